@@ -1,0 +1,511 @@
+"""The engine: recognise, apply what is recorded, measure, plan a batch when one is due, check it, record it.
+
+Everything that could wait (a model that writes a summary) is a generator that yields its question; `fit` and `afit`
+drive the same body.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import models, overflow
+from .budget import Limits, limits_of
+from .compaction import Compaction, Outcome, Report
+from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
+from .formats import plain, split
+from .journal import Batch, Journal
+from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
+from .layers import CompactHistory, MediaLimits
+from .ledger import Ledger
+from .measure import Gauge
+from .policy import Policy, Size, preset
+from .reading import Reader, Seen
+from .store import MemoryStore, Store, open_store
+from .tokens import Counter, counter_for, count_value
+from .types import Edit, Json, Layer, SummaryReply, SummaryRequest, Target, Violation, Writer
+from .view import ResultAt, View, apply
+
+MAX_ATTEMPTS = 3
+"""Tries after an overflow, each strictly smaller."""
+
+Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
+
+
+@dataclass(slots=True)
+class _Work:
+    """One request on its way through a fit."""
+
+    request: Any
+    head: Mapping[str, Any]
+    seen: Seen
+    """As given."""
+    source: Seen
+    """The conversation behind it: the same, unless the caller wrote our output back."""
+    batch: Batch | None
+    view: View
+    limits: Limits
+    size: Size
+    conversation: str
+    now_seconds: float
+    mended: list[tuple[int, int, tuple[Json, ...]]]
+    fresh: bool = False
+    attempt: int = 0
+
+
+class Compactor:
+    """Keeps conversations inside a model's window. Shareable between threads and tasks.
+
+    `policy` is a preset's name or a `Policy`. `store` names a folder (or is a `Store`); without one everything is
+    kept in memory. `window_tokens` or `max_input_tokens` overrule what is known of the model; where neither is
+    known nothing is compacted ahead of an overflow error, from which the window is then learned.
+    `overhead_tokens` is the size of system and tools when only bare lists are given. `recall="files"` lets
+    placeholders name plain files of the store. `repair=True` mends broken requests on the way.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        policy: str | Policy = "default",
+        store: str | Path | Store | None = None,
+        owner: str = "",
+        window_tokens: int | None = None,
+        max_input_tokens: int | None = None,
+        overhead_tokens: int = 0,
+        writer: Writer | None = None,
+        keep_tools: Collection[str] = (),
+        keep: Callable[[ResultAt], bool] | None = None,
+        recall: str = "ref",
+        repair: bool = False,
+        counter: Counter | None = None,
+        model_overrides: Mapping[str, Any] | None = None,
+    ) -> None:
+        if recall not in ("ref", "files"):
+            raise ValueError(f"recall is 'ref' or 'files', not {recall!r}")
+        self.model = model
+        self.policy = preset(policy, writer)
+        self.store: Store = open_store(store) if store is None or isinstance(store, (str, Path)) else store
+        self.owner = owner
+        self.counter = counter or counter_for(model)
+        self._window_tokens = window_tokens
+        self._max_input_tokens = max_input_tokens
+        self._overrides = model_overrides
+        self._keep_tools = frozenset(keep_tools)
+        self._keep = keep
+        self._recall = recall
+        self._repair = repair
+        self._journal = Journal(self.store, owner)
+        self._reader = Reader(self._journal, self._count)
+        self._spare: Journal | None = None
+        self._gauge = Gauge(self._count, self.store, owner, overhead_tokens)
+
+    def _count(self, value: Json) -> int:
+        return count_value(value, self.counter, image_rule=models.image_rule(self.model))
+
+    # --- public ---------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        request: Json,
+        *,
+        conversation: str | None = None,
+        now_seconds: float | None = None,
+        format: str | None = None,
+        force: bool = False,
+    ) -> Compaction:
+        """The request, made to fit: valid for its API, its prefix unchanged unless a batch was due.
+
+        Cheap when nothing is due. Raises InvalidRequest (UnknownFormat) for what is no request; any other failure
+        stands in `report.error`, the request as it was with the edits it already had. `force` makes a batch
+        although none is due. `now_seconds` is the time of the call, for replays.
+        """
+        return _drive(self._fit(request, conversation, now_seconds, format, force, fresh=False))
+
+    def fit_once(self, request: Json, *, format: str | None = None, force: bool = False) -> Compaction:
+        """`fit` as if nothing was recorded, but for what the request shows to be our own output written back."""
+        return _drive(self._fit(request, None, None, format, force, fresh=True))
+
+    async def afit(
+        self,
+        request: Json,
+        *,
+        conversation: str | None = None,
+        now_seconds: float | None = None,
+        format: str | None = None,
+        force: bool = False,
+    ) -> Compaction:
+        """`fit` for coroutines."""
+        return _drive(self._fit(request, conversation, now_seconds, format, force, fresh=False))
+
+    def record_usage(self, c: Compaction, usage: Any) -> None:
+        """Tell what the provider counted for `c.request`: a reply's `usage`, as a dict or the SDK's object.
+
+        From then on only what comes after it is estimated. Anything that is no usage is ignored.
+        """
+        work = c.state
+        if isinstance(work, _Work):
+            self._gauge.record(work.seen, work.view, work.head, usage, work.now_seconds)
+
+    def recover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
+        """A smaller request after an overflow error; another model is never asked.
+
+        Raises the error again when it is no overflow, ContextWindowExceeded when nothing more can go or after
+        three tries.
+        """
+        return _drive(self._recover(c, error))
+
+    async def arecover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
+        """`recover` for coroutines."""
+        return _drive(self._recover(c, error))
+
+    # --- one request ----------------------------------------------------------------------------------------------
+
+    def _fit(
+        self, request: Json, conversation: str | None, now_seconds: float | None, format: str | None, force: bool, *, fresh: bool
+    ) -> Planning:
+        now = time.time() if now_seconds is None else now_seconds
+        fmt, items, head = split(request, format)
+        mended: list[tuple[int, int, tuple[Json, ...]]] = []
+        if self._repair:
+            items, mended = self._mended(fmt, items, head)
+        try:
+            seen = self._reader.read(fmt, items, fresh=fresh)
+        except StoreError as error:
+            return self._unread(request, items, error)
+        work = self._work(request, head, seen, conversation, now, mended, fresh)
+        reason = self._due(work, force)
+        if reason is None and not self._arrivals(work):
+            self._gauge.sent(seen, work.view, now)
+            return self._result(work, work.view, (), "nothing is due")
+        return (yield from self._batch(work, reason, force))
+
+    def _mended(self, fmt: Any, items: list[Any], head: Mapping[str, Any]) -> tuple[list[Any], list[tuple[int, int, tuple[Json, ...]]]]:
+        """The items with their broken places mended, and what stood where."""
+        seen = [self._reader.message(fmt, raw) for raw in items]
+        edits = repairs(fmt, seen, head)
+        places: list[tuple[int, int, tuple[Json, ...]]] = []
+        shift = 0
+        for e in edits:
+            start = e.start[0] + shift
+            places.append((start, start + len(e.replacement), tuple(plain(m) for m in items[e.start[0] : e.end[0]])))
+            shift += len(e.replacement) - (e.end[0] - e.start[0])
+        return (apply(fmt, items, edits, plain), places) if edits else (items, places)
+
+    def _work(
+        self,
+        request: Json,
+        head: Mapping[str, Any],
+        seen: Seen,
+        conversation: str | None,
+        now: float,
+        mended: list[tuple[int, int, tuple[Json, ...]]],
+        fresh: bool,
+    ) -> _Work:
+        source = seen.source or seen
+        batch = self._spare_head(source) or source.batch
+        model = str(head.get("model") or self.model or "") or None
+        limits = limits_of(
+            model,
+            head,
+            window_tokens=self._window_tokens,
+            max_input_tokens=self._max_input_tokens,
+            overrides=self._overrides,
+            learned=self._gauge.learned_window(model),
+            calibrated=self._gauge.is_calibrated(seen),
+        )
+        view = View(
+            format=seen.format,
+            messages=source.messages,
+            count=self._count,
+            edits=batch.edits if batch else (),
+            first_unseen=source.last_assistant + 1,
+            head=head,
+            head_tokens=self._gauge.head_tokens(head),
+            binds_thinking=models.binds_thinking(model, head),
+            keep=self._kept,
+        )
+        view, size = self._gauge.measured(seen, source, batch, view, limits, now)
+        name = conversation or (batch.conversation if batch else "")
+        return _Work(request, head, seen, source, batch, view, limits, size, name, now, mended, fresh)
+
+    def _spare_head(self, source: Seen) -> Batch | None:
+        return self._spare.head(source.chain) if self._spare is not None else None
+
+    def _kept(self, result: ResultAt) -> bool:
+        return result.tool in self._keep_tools or (self._keep is not None and self._keep(result))
+
+    def _due(self, work: _Work, force: bool) -> str | None:
+        if force:
+            return "asked for"
+        if self.policy.each_call:
+            return self.policy.due(work.size) or "each call"
+        return self.policy.due(work.size) or (self._limit_reason(work) if self.policy.on_overflow else None)
+
+    def _limit_reason(self, work: _Work) -> str | None:
+        """Another limit of the provider that the request breaks."""
+        _, size_bytes, images = work.source.totals[-1]
+        limits = work.limits
+        if limits.max_bytes is not None and size_bytes > limits.max_bytes:
+            return f"over the {limits.max_bytes:,} bytes that the provider takes"
+        if images and MediaLimits()(work.view, self._target(work, force=False)):
+            return "more or larger images than the provider takes"
+        return None
+
+    def _arrivals(self, work: _Work) -> bool:
+        """Whether there are unseen results that `on_arrival` layers should look at."""
+        return bool(self.policy.on_arrival) and any(
+            m.tokens * work.view.ratio > 1_000 for m in work.view.messages[work.view.first_unseen :]
+        )
+
+    # --- a batch --------------------------------------------------------------------------------------------------
+
+    def _batch(self, work: _Work, reason: str | None, force: bool) -> Planning:
+        ledger = Ledger(self.store, files=self._recall == "files")
+        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
+        try:
+            view = yield from self._planned(work, reason, force)
+            own = _new_edits(work.view, view)
+            view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
+            own = _new_edits(work.view, view)
+            if not own:
+                self._gauge.sent(work.seen, work.view, work.now_seconds)
+                return self._result(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
+            before, after = self._checked(work.view, view)
+        except (InvalidRequest, MemoryError):
+            raise
+        except Exception as error:
+            return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
+        if view.tokens >= work.view.tokens or (new := gained(before, after)):
+            why = f"it would break the request: {new[0]}" if view.tokens < work.view.tokens else "it would not be smaller"
+            return self._result(work, work.view, (), f"no batch: {why}", broken=before)
+        return self._recorded(work, view, own, ledger, reason or "large results shortened before they were first sent", before)
+
+    def _planned(self, work: _Work, reason: str | None, force: bool) -> Generator[SummaryRequest, SummaryReply, View]:
+        view, policy = work.view, self.policy
+        target = self._target(work, force)
+        for layer in policy.on_arrival if work.limits.budget_tokens is not None else ():
+            view = yield from _run(layer, view, target)
+        if policy.each_call and reason is not None:
+            for layer in policy.each_call:
+                view = yield from _run(layer, view, target)
+        batch_due = force or self.policy.due(self._size_of(work, view)) is not None
+        for layer in policy.when_due if batch_due else ():
+            if view.tokens > target.target_tokens or policy.each_call:
+                view = yield from _run(layer, view, target)
+        if policy.on_overflow:
+            view = yield from _run(MediaLimits(), view, target)
+            view = yield from self._squeezed(work, view)
+        return view
+
+    def _squeezed(self, work: _Work, view: View) -> Generator[SummaryRequest, SummaryReply, View]:
+        """Down to the budget by the layers of last resort, when the planned ones were not enough."""
+        limits = work.limits
+        over_bytes = limits.max_bytes is not None and work.source.totals[-1][1] > limits.max_bytes
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
+            if not over and not over_bytes:
+                break
+            budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
+            target = Target(
+                budget_tokens=budget,
+                target_tokens=round(budget * (1, 0.85, 0.7)[attempt - 1]),
+                unseen_may_shrink=True,
+                attempt=attempt,
+                max_bytes=limits.max_bytes if over_bytes else None,
+                max_images=limits.max_images,
+                max_image_pixels=limits.max_image_pixels,
+            )
+            for layer in self.policy.on_overflow:
+                view = yield from _run(layer, view, target)
+            over_bytes = False
+        return view
+
+    def _target(self, work: _Work, force: bool) -> Target:
+        limits, view = work.limits, work.view
+        budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
+        goal = round(budget * self.policy.target_ratio)
+        if self.policy.target_tokens is not None:
+            goal = min(goal, round(view.head_tokens * view.ratio) + self.policy.target_tokens)
+        if force:
+            goal = min(goal, round(view.tokens * 0.3))
+        return Target(
+            budget_tokens=budget,
+            target_tokens=goal,
+            max_images=limits.max_images,
+            max_image_pixels=limits.max_image_pixels,
+        )
+
+    def _size_of(self, work: _Work, view: View) -> Size:
+        saved = view.saved_tokens - work.view.saved_tokens
+        chars = max(0, work.size.chars - saved * 4) if self.policy.each_call else work.size.chars
+        if self.policy.each_call:
+            chars = sum(len(str(m)) for m in view.rendered())
+        return replace(work.size, tokens=view.tokens, chars=chars)
+
+    @staticmethod
+    def _checked(before: View, after: View) -> tuple[list[Violation], list[Violation]]:
+        fmt, head = before.format, before.head
+        return violations(fmt, rendered_messages(before), head), violations(fmt, rendered_messages(after), head)
+
+    def _recorded(
+        self, work: _Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
+    ) -> Compaction:
+        error: Exception | None = None
+        work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
+        documents = ledger.documents(work.view, own, work.conversation)
+        try:
+            batch, ours = self._commit(self._journal, work, view, own, documents)
+        except StoreError as failure:
+            error = failure
+            if work.limits.budget_tokens is None or work.view.tokens <= work.limits.budget_tokens:
+                return self._result(work, work.view, (), f"no batch: {failure}", error=failure)
+            self._spare = self._spare or Journal(MemoryStore(), self.owner)
+            reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
+            batch, ours = self._commit(self._spare, work, view, own, documents, parent=self._spare_head(work.source))
+        work.source.batch = batch if error is None else work.source.batch
+        work.batch = batch
+        work.conversation = work.conversation or batch.conversation
+        if not ours:
+            view = replace(view, edits=batch.edits)
+            own, reason = (), "another process made a batch first: its edits are sent"
+        self._gauge.sent(work.seen, view, work.now_seconds, batch=batch)
+        return self._result(work, view, own, reason, error=error, broken=broken)
+
+    def _commit(
+        self, journal: Journal, work: _Work, view: View, own: tuple[Edit, ...], documents: Any, *, parent: Batch | None = None
+    ) -> tuple[Batch, bool]:
+        main = journal is self._journal
+        return journal.commit(
+            view,
+            own if main else view.edits,
+            work.source.chain,
+            work.batch if main else parent,
+            documents,
+            conversation=work.conversation,
+            written_back=work.seen.source is not None,
+            fresh=work.fresh,
+            mended=[(a - work.seen.ahead, b - work.seen.ahead, old) for a, b, old in work.mended],
+            now_seconds=work.now_seconds,
+        )
+
+    # --- after an overflow ----------------------------------------------------------------------------------------
+
+    def _recover(self, c: Compaction, error: BaseException | None) -> Planning:
+        found = overflow.classify(error) if error is not None else None
+        if found is None and error is not None:
+            raise error
+        work = c.state
+        if not isinstance(work, _Work):
+            raise InvalidRequest("recover takes what fit gave back")
+        limit = found.limit_tokens if found else None
+        used = found.used_tokens if found else None
+        size = used or work.view.tokens
+        if found and found.kind == "input_tokens" and limit:
+            self._gauge.learn_window(str(work.head.get("model") or self.model or ""), limit)
+        if c.attempt >= MAX_ATTEMPTS:
+            raise ContextWindowExceeded(
+                f"still too large after {c.attempt} tries", needed_tokens=size, limit_tokens=limit
+            ) from error
+        if used:
+            work.view = replace(work.view, ratio=work.view.ratio * used / max(1, work.view.tokens))
+        room = min(limit or size, size) - min(work.limits.room_tokens, (limit or size) // 4)
+        budget = min(round(room * 0.95), round(work.view.tokens * (0.9, 0.7, 0.5)[c.attempt]))
+        shrunk = replace(work, attempt=c.attempt + 1, limits=replace(work.limits, budget_tokens=budget))
+        if found and found.kind == "request_bytes":
+            shrunk.limits = replace(shrunk.limits, max_bytes=round(work.source.totals[-1][1] * (0.9, 0.7, 0.5)[c.attempt]))
+        result = yield from self._batch(shrunk, "the provider refused it for its length", force=False)
+        if not result.report.new_edits:
+            raise ContextWindowExceeded("nothing more can be taken out", needed_tokens=size, limit_tokens=limit) from error
+        return result
+
+    # --- the result -----------------------------------------------------------------------------------------------
+
+    def _result(
+        self,
+        work: _Work,
+        view: View,
+        own: Sequence[Edit],
+        reason: str,
+        *,
+        error: Exception | None = None,
+        broken: Sequence[Violation] = (),
+    ) -> Compaction:
+        work.view = view
+        seen = work.seen
+        as_given = not own and (work.batch is seen.given if seen.given else not view.edits)
+        items = list(seen.items) if as_given else apply(view.format, work.source.items, view.edits, plain)
+        changed = not as_given or bool(work.mended)
+        outcome: Outcome = "compacted" if own else "failed" if error else "reapplied" if changed else "unchanged"
+        report = Report(
+            outcome=outcome,
+            reason=reason,
+            tokens_before=work.size.tokens if not seen.given else round(view.source_tokens * view.ratio),
+            tokens_after=view.tokens,
+            budget_tokens=work.limits.budget_tokens,
+            window_tokens=work.limits.window_tokens,
+            window_source=work.limits.window_source,
+            edits=view.edits,
+            new_edits=tuple(own),
+            violations=tuple(broken),
+            counter=self.counter.name,
+            error=error,
+        )
+        return Compaction(
+            request=self._shaped(work, items) if changed else work.request,
+            messages=items,
+            fits=work.limits.budget_tokens is None or view.tokens <= work.limits.budget_tokens,
+            changed=changed,
+            report=report,
+            conversation=work.conversation,
+            given=work.request,
+            attempt=work.attempt,
+            state=work,
+        )
+
+    @staticmethod
+    def _shaped(work: _Work, items: list[Any]) -> Any:
+        if isinstance(work.request, Mapping):
+            return {k: items if k == work.view.format.list_key else v for k, v in work.request.items()}
+        return items
+
+    def _unread(self, request: Json, items: list[Any], error: Exception) -> Compaction:
+        report = Report(
+            outcome="failed",
+            reason=f"the store can't be read: {error}",
+            tokens_before=0,
+            tokens_after=0,
+            budget_tokens=None,
+            window_tokens=None,
+            window_source="unknown",
+            error=error,
+        )
+        return Compaction(request=request, messages=items, fits=True, changed=False, report=report, given=request)
+
+
+def _run(layer: Layer, view: View, target: Target) -> Generator[SummaryRequest, SummaryReply, View]:
+    """The view with what a layer plans; layers that may ask a model are driven step by step."""
+    if isinstance(layer, CompactHistory):
+        edits = yield from layer.steps(view, target)
+    else:
+        edits = layer(view, target)
+    return view.with_edits(edits)
+
+
+def _new_edits(before: View, after: View) -> tuple[Edit, ...]:
+    known = {id(e) for e in before.edits}
+    return tuple(e for e in after.edits if id(e) not in known)
+
+
+def _drive(steps: Planning) -> Compaction:
+    """Run to the end; what a writer asks a model is answered with an error where there is no model."""
+    try:
+        question = next(steps)
+        while True:
+            question = steps.send(SummaryReply(text="", error=SummaryError(f"no model answers: {question.prompt[:40]!r}")))
+    except StopIteration as done:
+        result: Compaction = done.value
+        return result

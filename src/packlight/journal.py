@@ -1,0 +1,269 @@
+"""What makes edits stick: recorded once, made again byte for byte on every request that begins the same.
+
+A chain runs over the messages: h(0) = H(format, owner), h(i) = H(h(i-1), message i in its canonical form). A batch of
+edits is keyed by the chain at the last message it touches, or the last assistant message if that is later, and holds
+for every request whose chain passes there: forks behind it, not rewinds to before it. It also records the chain of
+its result, so that a caller who writes our output into its own list is recognised by that; text is never parsed.
+
+A batch names the batch it was made on, and its edits are placed in the source conversation; what is in effect is the
+line of batches, later edits in place of the earlier ones they cover. Where two lines hold for one request, the one
+that reaches deepest counts, then the one that was committed first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+
+from .errors import StoreError
+from .formats import encode_as_is
+from .laws import rendered_messages
+from .store import BatchRow, Document, Store
+from .types import Edit, Format, Json, Message
+from .view import View, merge
+
+VERSION = 1
+"""Of what a batch holds. A batch of a newer version is applied all the same: its edits are literal JSON."""
+
+_EDIT_FIELDS = tuple(f.name for f in fields(Edit))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A committed batch with everything that is in effect where it holds."""
+
+    id: str
+    parent: Batch | None
+    conversation: str
+    key_index: int
+    result_index: int
+    own: tuple[Edit, ...]
+    edits: tuple[Edit, ...]
+    """In effect: the parent's and its own."""
+    originals: Mapping[int, str]
+    """Source message -> the blob that holds it, for all that any edit of the line touches."""
+    mended: tuple[tuple[int, int, tuple[Json, ...]], ...] = ()
+    """What `repair` had changed in the source: (start, end, what stood there)."""
+    written_back: bool = False
+    """The request it was made for held the parent's result, written back by the caller."""
+
+
+def chain_start(fmt: Format, owner: str) -> bytes:
+    return hashlib.sha256(f"packlight\0{fmt.name}\0{owner}".encode("utf-8", "surrogatepass")).digest()
+
+
+def extend_chain(chain: list[bytes], messages: Iterable[Message]) -> None:
+    """Append the links of further messages; `chain[i]` covers the first i messages."""
+    sha256 = hashlib.sha256
+    link = chain[-1]
+    for message in messages:
+        link = sha256(link + message.hash).digest()
+        chain.append(link)
+
+
+class Journal:
+    """The recorded batches of one owner in a store, with those already read kept at hand."""
+
+    def __init__(self, store: Store, owner: str = "") -> None:
+        self.store = store
+        self.owner = owner
+        self._batches: dict[str, Batch] = {}
+
+    def head(self, chain: Sequence[bytes], *, known: Batch | None = None, after: int = 0) -> Batch | None:
+        """The batch that holds for a request with this chain; None when there is none.
+
+        `known` is what held for the first `after` messages of the same chain: then only keys behind them, and what
+        was built on it since, are looked up.
+        """
+        rows = self.store.batches_at(self.owner, set(chain[after + 1 :]) if known or after else set(chain))
+        if not rows:
+            return known
+        place = {link: i for i, link in enumerate(chain)}
+        best = min(rows, key=lambda row: (-place[row.key], _depth_first(row)))
+        while (child := self._child(best, rows)) is not None:
+            best = child
+        return self._read(best)
+
+    @staticmethod
+    def _child(row: BatchRow, rows: Sequence[BatchRow]) -> BatchRow | None:
+        """The first batch of the same key that was made on this one."""
+        return next((r for r in rows if r.parent == row.id and r.key == row.key), None)
+
+    def written_back(self, chain: Sequence[bytes]) -> tuple[Batch, int] | None:
+        """The batch whose result this request begins with, and how many messages that is."""
+        rows = self.store.batches_with_result(self.owner, set(chain))
+        if not rows:
+            return None
+        place = {link: i for i, link in enumerate(chain)}
+        row = max(rows, key=lambda r: place[r.result])
+        return self._read(row), place[row.result]
+
+    def source(self, batch: Batch, items: Sequence[Any]) -> list[Any]:
+        """The conversation that a written-back list came from: originals in place of the edits, all else as given.
+
+        Raises StoreError when an original can't be read.
+        """
+        out: list[Any] = []
+        read = at = 0
+        i = 0
+        while i < len(batch.edits):
+            edit = batch.edits[i]
+            out.extend(items[at : at + edit.start[0] - read])
+            at += edit.start[0] - read
+            if len(edit.start) == 1:
+                out.extend(self._original(batch, n) for n in range(edit.start[0], edit.end[0]))
+                at += len(edit.replacement)
+                read = edit.end[0]
+                i += 1
+                continue
+            while i < len(batch.edits) and batch.edits[i].start[0] == edit.start[0] and len(batch.edits[i].start) == 2:
+                i += 1
+            out.append(self._original(batch, edit.start[0]))
+            at += 1
+            read = edit.start[0] + 1
+        out.extend(items[at:])
+        return out
+
+    def _original(self, batch: Batch, message: int) -> Json:
+        return _decoded(self.store.blob(batch.originals[message]))
+
+    def commit(
+        self,
+        view: View,
+        own: Sequence[Edit],
+        chain: Sequence[bytes],
+        parent: Batch | None,
+        documents: Sequence[Document],
+        *,
+        conversation: str,
+        written_back: bool = False,
+        fresh: bool = False,
+        mended: Sequence[tuple[int, int, tuple[Json, ...]]] = (),
+        now_seconds: float | None = None,
+    ) -> tuple[Batch, bool]:
+        """Record a batch whose edits are already in `view`, with all that they take out, in one transaction.
+
+        Gives the batch that holds now and whether it is ours: the first commit wins. A `fresh` one is found by its
+        result only, never applied to another request. Raises StoreError; then nothing was written.
+        """
+        key_index = max(_key_index(view, own), parent.key_index if parent else 0)
+        result = rendered_messages(_up_to(view, key_index))
+        result_chain = [chain[0]]
+        extend_chain(result_chain, result)
+        blobs, own_originals = _blobs(view, own)
+        originals = {**(parent.originals if parent else {}), **own_originals}
+        body = {
+            "edits": [_edit_json(e) for e in own],
+            "originals": sorted(own_originals.items()),
+            "mended": list(mended),
+            "written_back": written_back,
+        }
+        encoded = encode_as_is(body)
+        key = hashlib.sha256(b"fresh" + chain[key_index] + result_chain[-1]).digest() if fresh else chain[key_index]
+        id = hashlib.sha256(b"\0".join([(parent.id if parent else "").encode(), key, encoded])).hexdigest()[:32]
+        row = BatchRow(
+            id=id,
+            parent=parent.id if parent else None,
+            owner=self.owner,
+            conversation=conversation,
+            key=key,
+            key_index=key_index,
+            result=result_chain[-1],
+            result_index=len(result),
+            body=encoded,
+            originals=tuple(sorted(set(originals.values()))),
+            version=VERSION,
+            created_seconds=time.time() if now_seconds is None else now_seconds,
+        )
+        winner = self.store.put_batch(row, blobs, documents, chain=() if fresh else set(chain))
+        return self._read(winner), winner.id == id
+
+    def _read(self, row: BatchRow) -> Batch:
+        batch = self._batches.get(row.id)
+        if batch is None:
+            batch = self._batches[row.id] = self._decode(row)
+        return batch
+
+    def _decode(self, row: BatchRow) -> Batch:
+        parent_row = self.store.batch(row.parent) if row.parent else None
+        if row.parent and parent_row is None:
+            raise StoreError(f"batch {row.id} builds on {row.parent}, which is gone")
+        parent = self._read(parent_row) if parent_row else None
+        try:
+            body = _decoded(row.body)
+            own = tuple(_edit(e) for e in body["edits"])
+            originals = {int(i): str(hash) for i, hash in body["originals"]}
+            mended = tuple((int(a), int(b), tuple(old)) for a, b, old in body.get("mended", ()))
+        except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise StoreError(f"batch {row.id} can't be read: {error}") from error
+        return Batch(
+            id=row.id,
+            parent=parent,
+            conversation=row.conversation,
+            key_index=row.key_index,
+            result_index=row.result_index,
+            own=own,
+            edits=merge(parent.edits if parent else (), own),
+            originals={**(parent.originals if parent else {}), **originals},
+            mended=mended,
+            written_back=bool(body.get("written_back")),
+        )
+
+
+def _depth_first(row: BatchRow) -> tuple[float, str]:
+    return (row.created_seconds, row.id)
+
+
+def _key_index(view: View, own: Sequence[Edit]) -> int:
+    """How many messages the key covers: past the last one touched, and past the last assistant message."""
+    touched = max((e.end[0] + (len(e.end) == 2) for e in own), default=0)
+    assistant = next((i + 1 for i in range(len(view.messages) - 1, -1, -1) if view.messages[i].role == "assistant"), 0)
+    return max(touched, assistant)
+
+
+def _up_to(view: View, end: int) -> View:
+    return View(
+        format=view.format,
+        messages=view.messages[:end],
+        count=view.count,
+        edits=view.edits,
+        head=view.head,
+    )
+
+
+def _blobs(view: View, own: Sequence[Edit]) -> tuple[dict[str, bytes], dict[int, str]]:
+    """The source messages that a batch touches, whole, by hash; and which message is which."""
+    blobs: dict[str, bytes] = {}
+    places: dict[int, str] = {}
+    for edit in own:
+        for i in range(edit.start[0], edit.end[0] + (len(edit.end) == 2)):
+            data = encode_as_is(view.messages[i].data)
+            places[i] = hashlib.sha256(data).hexdigest()
+            blobs[places[i]] = data
+    return blobs, places
+
+
+def _edit_json(edit: Edit) -> dict[str, Json]:
+    return {name: getattr(edit, name) for name in _EDIT_FIELDS}
+
+
+def _edit(body: Mapping[str, Json]) -> Edit:
+    known: dict[str, Any] = {k: v for k, v in body.items() if k in _EDIT_FIELDS}
+    known["start"], known["end"] = tuple(body["start"]), tuple(body["end"])
+    known["replacement"] = tuple(body["replacement"])
+    return Edit(**known)
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return json.loads(data)
+
+

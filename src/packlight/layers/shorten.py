@@ -1,0 +1,155 @@
+"""Making one thing smaller in its place: a result, the arguments of a call, a text, an image.
+
+What is taken out is named by its reference, and what stays says how much is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..formats import encode_as_is
+from ..summary.wording import head as head_of
+from ..summary.wording import tail as tail_of
+from ..types import Edit, Json, Part
+from ..view import View
+from .result import previewed, taken_text
+
+FIXED_LAYER = "reactive_compact"
+_NOTE_CHARS = 120
+
+
+def cut_text(view: View, text: str, keep_chars: int) -> tuple[str, str]:
+    """Beginning and end of a text with a note of what is missing, and the reference of the whole; at line borders."""
+    ref, where = view.refer(text)
+    begin, end = head_of(text, keep_chars * 2 // 3), tail_of(text, keep_chars // 3)
+    missing = len(text) - len(begin) - len(end)
+    return f"{begin}\n[{missing:,} characters left out here to save room; {where}]\n{end}", ref
+
+
+def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+    """Previews of results longer than that, biggest first; unseen ones too when they may."""
+    for result in sorted(view.results(), key=lambda r: -r.tokens):
+        if len(result.part.text) <= keep_chars + _NOTE_CHARS or (result.message >= view.first_unseen and not unseen):
+            continue
+        if result.edit is not None and result.edit.action != "stored":
+            continue
+        reason = "the request would not fit"
+        edit = previewed(
+            view, layer, result, reason, head_chars=keep_chars * 2 // 3, tail_chars=keep_chars // 3, error_lines=keep_chars // 200
+        )
+        if edit:
+            yield edit
+
+
+def arguments(view: View, keep_chars: int, *, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+    """Long strings inside the arguments of calls, cut; keys and short values stay, so the call keeps its shape."""
+    for i, message in enumerate(view.messages):
+        if message.role != "assistant" or view.edit_of(i) is not None:
+            continue
+        new: dict[int, dict[str, Json]] = {}
+        for k, part in enumerate(message.parts):
+            if part.kind == "call" and not part.server and view.edit_of(i, part.block) is None:
+                if (small := _small_arguments(view, part, keep_chars)) is not None:
+                    new[k] = small
+        if new:
+            yield from _with_arguments(view, i, new, layer)
+
+
+def _small_arguments(view: View, part: Part, keep_chars: int) -> dict[str, Json] | None:
+    if part.arguments is not None:
+        small = _small(view, part.arguments, keep_chars)
+        return small if small is not part.arguments else None
+    if part.type in ("custom_tool_call", "custom") and len(part.arguments_text) > keep_chars + _NOTE_CHARS:
+        return {"input": cut_text(view, part.arguments_text, keep_chars)[0]}
+    return None
+
+
+def _small(view: View, value: Any, keep_chars: int) -> Any:
+    if isinstance(value, str):
+        return cut_text(view, value, keep_chars)[0] if len(value) > keep_chars + _NOTE_CHARS else value
+    if isinstance(value, Mapping):
+        new = {k: _small(view, v, keep_chars) for k, v in value.items()}
+        return new if any(new[k] is not v for k, v in value.items()) else value
+    if isinstance(value, list):
+        items = [_small(view, v, keep_chars) for v in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]], layer: str) -> Iterator[Edit]:
+    message = view.messages[i]
+    changed = view.format.replace_arguments(message.data, new)
+    calls = [message.parts[k] for k in new]
+    about: dict[str, Any] = {"reason": "long arguments", "call_id": calls[0].call_id, "tool": calls[0].tool}
+    blocks = view.format.blocks(changed) if calls[0].block >= 0 else None
+    if blocks is None:
+        if any(view.edit_of(i, p.block) for p in message.parts):
+            return
+        text = encode_as_is(message.data).decode()
+        yield from _if_smaller(view.replace(layer, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about))
+        return
+    for part in calls:
+        span = ((i, part.block), (i, part.block + 1))
+        text = encode_as_is(part.arguments).decode()
+        yield from _if_smaller(view.replace(layer, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about))
+
+
+def _if_smaller(edit: Edit) -> Iterator[Edit]:
+    if edit.tokens_after < edit.tokens_before:
+        yield edit
+
+
+def texts(view: View, keep_chars: int, roles: tuple[str, ...], skip: frozenset[int] | set[int] = frozenset(), *, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+    """Texts longer than that in messages of these roles, cut, oldest first."""
+    for i, message in enumerate(view.messages):
+        if message.role not in roles or i in skip or view.edit_of(i) is not None:
+            continue
+        for part in message.parts:
+            if part.kind != "text" or len(part.text) <= keep_chars + _NOTE_CHARS or part.type == "refusal":
+                continue
+            if view.edit_of(i, part.block) is not None:
+                continue
+            cut, ref = cut_text(view, part.text, keep_chars)
+            yield from _replaced_part(view, i, part, cut, ref, "a long text", layer)
+
+
+def media(view: View, *, keep_newest: int = 0, layer: str = FIXED_LAYER, places: set[tuple[int, int]] | None = None) -> Iterator[Edit]:
+    """Images and documents replaced by a line that says what was there: oldest first, or those at these places."""
+    found = [(i, k) for i, m in enumerate(view.messages) if m.images and not view.is_folded(i) for k, p in enumerate(m.parts) if p.media]
+    chosen = found[: len(found) - keep_newest] if places is None else [at for at in found if at in places]
+    for i, k in chosen:
+        part = view.messages[i].parts[k]
+        if view.edit_of(i, part.block) is not None or (part.kind == "result" and part.server):
+            continue
+        ref, where = view.refer(encode_as_is(_raw(view, i, part)).decode())
+        line = f"[{_media_words(part)} taken out to save room; {where}]"
+        if part.kind == "result":
+            text = f"{part.text}\n{line}" if part.text else line
+            new = view.format.replace_result(view.messages[i].data, part, text)
+            if new is not None:
+                span = ((i,), (i + 1,)) if part.block < 0 else ((i, part.block), (i, part.block + 1))
+                yield view.replace(layer, "cleared", span, [new], reason="media", ref=ref, call_id=part.call_id)
+        else:
+            yield from _replaced_part(view, i, part, line, ref, "media", layer, action="cleared")
+
+
+def _raw(view: View, i: int, part: Part) -> Json:
+    data = view.messages[i].data
+    return data if part.block < 0 else (view.format.blocks(data) or [])[part.block]
+
+
+def _media_words(part: Part) -> str:
+    size = next((f" of {m.width}x{m.height} pixels" for m in part.media if m.width and m.height), "")
+    return f"{len(part.media)} media" if len(part.media) > 1 else f"{part.media[0].kind}{size}"
+
+
+def _replaced_part(view: View, i: int, part: Part, text: str, ref: str, reason: str, layer: str, *, action: str = "shortened") -> Iterator[Edit]:
+    new = view.format.replace_text(view.messages[i].data, part, text)
+    span = ((i, part.block), (i, part.block + 1)) if part.block >= 0 else ((i,), (i + 1,))
+    edit = view.replace(layer, action, span, [new], reason=reason, ref=ref)
+    if edit.tokens_after < edit.tokens_before or part.media:
+        yield edit
+
+
+__all__ = ["arguments", "cut_text", "media", "results", "taken_text", "texts"]

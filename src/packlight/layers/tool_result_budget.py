@@ -1,0 +1,78 @@
+"""`tool_result_budget`: a large fresh result becomes a preview and a reference, before it is first sent.
+
+That costs no cache: nothing behind it has been sent yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..types import Edit, Target
+from ..view import ResultAt, View
+from .result import previewed
+
+NAME = "tool_result_budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultBudget:
+    """Shortens each unseen result that is larger than its budget."""
+
+    max_result_tokens: int | None = None
+    """None: a quarter of the request's budget, at most 25,000 tokens."""
+    head_chars: int = 6_000
+    tail_chars: int = 3_000
+
+    def __call__(self, view: View, target: Target) -> list[Edit]:
+        limit = self.max_result_tokens or min(25_000, max(1_000, target.budget_tokens // 4))
+        shown = min(1.0, limit * 2 / (self.head_chars + self.tail_chars))
+        edits = (
+            previewed(
+                view,
+                NAME,
+                result,
+                f"over the result budget of {limit:,} tokens",
+                head_chars=round(self.head_chars * shown),
+                tail_chars=round(self.tail_chars * shown),
+            )
+            for result in _fresh(view)
+            if result.tokens * view.ratio > limit
+        )
+        return [e for e in edits if e]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicToolResultBudget:
+    """The first article's L3: the newest message's results together over 200,000 characters, the biggest first.
+
+    Its own example stores a single result of 50,000 characters too, which its rule alone would not: `max_result_chars`.
+    """
+
+    max_message_chars: int = 200_000
+    min_result_chars: int = 30_000
+    max_result_chars: int = 50_000
+    preview_chars: int = 2_000
+
+    def __call__(self, view: View, target: Target) -> list[Edit]:
+        fresh = sorted(_fresh(view), key=lambda r: -len(r.part.text))
+        total = sum(len(r.part.text) for r in fresh)
+        edits: list[Edit] = []
+        for result in fresh:
+            chars = len(result.part.text)
+            if chars < self.max_result_chars and (total <= self.max_message_chars or chars <= self.min_result_chars):
+                continue
+            reason = "over the article's result budget"
+            edit = previewed(view, NAME, result, reason, head_chars=self.preview_chars, tail_chars=0, error_lines=0)
+            if edit:
+                edits.append(edit)
+                total -= chars
+        return edits
+
+
+def _fresh(view: View) -> list[ResultAt]:
+    """Text results that the model has not seen and nobody has shortened."""
+    return [
+        r
+        for r in view.results()
+        if r.message >= view.first_unseen and r.edit is None and r.part.text and not r.part.media and not view.keep(r)
+    ]

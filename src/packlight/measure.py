@@ -1,0 +1,188 @@
+"""How large a request is: the provider's last count, and an estimate of what came after it.
+
+The estimate's ratio to the truth is learned from usage, never clamped away from it. What a bare list does not show
+(system and tools) is learned as a constant.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from .budget import Limits
+from .errors import StoreError
+from .journal import Batch
+from .policy import Size
+from .reading import Seen
+from .store import Store
+from .tokens import input_tokens
+from .types import Json
+from .view import View
+
+MAX_FACTS = 4_096
+_MIN_ESTIMATE_TOKENS = 200
+_MIN_STEP_TOKENS = 1_500
+_LOOKED_BACK = 64
+_HEAD_KEYS = ("system", "instructions", "tools", "functions", "response_format", "text")
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about one conversation."""
+
+    estimated: int = 0
+    """Our count of the request that `counted` belongs to."""
+    counted: int = 0
+    """The provider's; 0 while there is none."""
+    ratio: float = 1.0
+    overhead_tokens: float = 0.0
+    """True tokens that every request holds beyond what was shown to us."""
+    base_tokens: int = 0
+    carried_tokens: int = 0
+    sent_seconds: float | None = None
+
+
+class Gauge:
+    """Measures requests of one owner and learns from usage."""
+
+    def __init__(self, count: Callable[[Json], int], store: Store, owner: str, overhead_tokens: int) -> None:
+        self._count = count
+        self._store = store
+        self._owner = owner
+        self._overhead = overhead_tokens
+        self._facts: OrderedDict[bytes, Facts] = OrderedDict()
+        self._heads: OrderedDict[tuple[int, ...], tuple[tuple[Any, ...], int]] = OrderedDict()
+        self._ratios: dict[str, float] = {}
+        self._windows: dict[str, int | None] = {}
+
+    # --- sizes ----------------------------------------------------------------------------------------------------
+
+    def head_tokens(self, head: Mapping[str, Any]) -> int:
+        """Tokens of system and tools; counted again only when they are other objects."""
+        values = tuple(head.get(k) for k in _HEAD_KEYS)
+        key = tuple(map(id, values))
+        held = self._heads.get(key)
+        if held is None:
+            same = next((n for old, n in self._heads.values() if old == values), None)
+            tokens = sum(self._count(v) for v in values if v is not None) if same is None else same
+            held = self._heads[key] = (values, tokens)
+            while len(self._heads) > 64:
+                self._heads.popitem(last=False)
+        return held[1]
+
+    def facts(self, seen: Seen) -> Facts:
+        """What is known of the conversation that this list continues."""
+        for link in reversed(seen.chain):
+            if (known := self._facts.get(link)) is not None:
+                return known
+        facts = self._stored(seen) or Facts(overhead_tokens=float(self._overhead))
+        self._facts[seen.chain[-1]] = facts
+        return facts
+
+    def _stored(self, seen: Seen) -> Facts | None:
+        try:
+            rows = self._store.usage_at(set(seen.chain[-_LOOKED_BACK:]), owner=self._owner)
+        except StoreError:
+            return None  # a size is estimated then; the journal reports a store that can't be read
+        for link in reversed(seen.chain[-_LOOKED_BACK:]):
+            if link in rows:
+                row = msgspec.json.decode(rows[link])
+                return Facts(**{k: v for k, v in row.items() if k in Facts.__slots__})
+        return None
+
+    def measured(self, seen: Seen, source: Seen, batch: Batch | None, view: View, limits: Limits, now: float) -> tuple[View, Size]:
+        """The view with its ratio, and its size."""
+        facts = self.facts(seen)
+        model = str(view.head.get("model") or "")
+        ratio = facts.ratio if facts.counted else self._ratios.get(model, 1.0)
+        tokens, size_bytes, _ = source.totals[-1]
+        view = replace(
+            view,
+            ratio=ratio,
+            head_tokens=view.head_tokens + round(facts.overhead_tokens / ratio),
+            counted_tokens=tokens,
+        )
+        head = round(view.head_tokens * ratio)
+        cold = facts.sent_seconds is not None and now - facts.sent_seconds > limits.cache_seconds
+        size = Size(
+            tokens=view.tokens,
+            budget_tokens=limits.budget_tokens,
+            chars=size_bytes,
+            cold=cold,
+            base_tokens=facts.base_tokens or head + 30_000,
+            carried_tokens=facts.carried_tokens,
+            cache_read_ratio=limits.cache_read_ratio,
+            cache_write_ratio=limits.cache_write_ratio,
+        )
+        return view, size
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    def sent(self, seen: Seen, view: View, now: float, batch: Batch | None = None) -> None:
+        """A request is about to be sent."""
+        facts = self.facts(seen)
+        tokens = view.tokens
+        if batch is not None:
+            facts.base_tokens, facts.carried_tokens = tokens, 0
+        else:
+            base = facts.base_tokens or round(view.head_tokens * view.ratio) + 30_000
+            facts.carried_tokens += max(0, tokens - base)
+        facts.sent_seconds = now
+        self._keep(seen.chain[-1], facts)
+
+    def record(self, seen: Seen, view: View, head: Mapping[str, Any], usage: Any, now: float) -> None:
+        counted = input_tokens(usage)
+        if not counted:
+            return
+        facts = self.facts(seen)
+        estimated = view.source_tokens - view.saved_tokens - round(facts.overhead_tokens / view.ratio)
+        if any(head.get(k) for k in _HEAD_KEYS):
+            if estimated >= _MIN_ESTIMATE_TOKENS:
+                facts.ratio, facts.overhead_tokens = counted / estimated, 0.0
+                self._ratios[str(head.get("model") or "")] = facts.ratio
+        else:
+            step = estimated - facts.estimated
+            if facts.counted and step > _MIN_STEP_TOKENS and counted > facts.counted:
+                facts.ratio = (counted - facts.counted) / step
+            facts.overhead_tokens = max(0.0, counted - facts.ratio * estimated)
+        facts.estimated, facts.counted = estimated, counted
+        self._keep(seen.chain[-1], facts)
+        row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})
+        try:
+            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation="", now_seconds=now)
+        except StoreError:
+            return  # a size is estimated in the next process; nothing else hangs on it
+
+    def _keep(self, link: bytes, facts: Facts) -> None:
+        self._facts[link] = facts
+        self._facts.move_to_end(link)
+        while len(self._facts) > MAX_FACTS:
+            self._facts.popitem(last=False)
+
+    def is_calibrated(self, seen: Seen) -> bool:
+        return bool(self.facts(seen).counted)
+
+    # --- windows --------------------------------------------------------------------------------------------------
+
+    def learned_window(self, model: str | None) -> int | None:
+        """The window that an error named for this model, if one did."""
+        if not model:
+            return None
+        if model not in self._windows:
+            try:
+                row = self._store.fact(f"window:{model}")
+            except StoreError:
+                row = None  # as if nothing was learned
+            self._windows[model] = int(row) if row else None
+        return self._windows[model]
+
+    def learn_window(self, model: str, window_tokens: int) -> None:
+        self._windows[model] = window_tokens
+        try:
+            self._store.put_fact(f"window:{model}", str(window_tokens).encode())
+        except StoreError:
+            return  # known to this process at least

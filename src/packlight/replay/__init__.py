@@ -1,0 +1,1 @@
+"""Replays: recorded sessions walked through the engine."""

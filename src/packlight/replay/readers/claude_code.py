@@ -1,0 +1,293 @@
+"""Claude Code: session files (`~/.claude/projects/*/*.jsonl`) and `--output-format stream-json`.
+
+One API response is logged as several records, one a block; results, attachments and bookkeeping stand between
+them. The system prompt and the tools are not recorded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from ..session import Notes, Segment, Session, Turn, seconds_of
+from .attachments import text_of
+from .claude_window import Window, clean_blocks
+from .lines import kind_of
+
+Record = dict[str, Any]
+
+_SUMMARY = "This session is being continued from a previous conversation that ran out of context."
+_SYNTHETIC = "<synthetic>"
+_BOOKKEEPING = frozenset(
+    {
+        "progress",
+        "summary",
+        "file-history-snapshot",
+        "queue-operation",
+        "custom-title",
+        "ai-title",
+        "agent-name",
+        "last-prompt",
+        "mode",
+        "pr-link",
+        "result",
+        "stream_event",
+        "rate_limit_event",
+        "permission-mode",
+        "tag",
+        "worktree-state",
+    }
+)
+_MOST_ABANDONED_RATIO = 0.5
+
+
+def recognise(records: list[Record]) -> bool:
+    """True when these are Claude Code's."""
+    for record in records[:200]:
+        message = record.get("message")
+        kind = kind_of(record)
+        if kind in ("user", "assistant") and isinstance(message, dict) and "role" in message:
+            return True
+        if kind in ("file-history-snapshot", "queue-operation") or (kind == "summary" and "leafUuid" in record):
+            return True
+        if kind == "system" and ("session_id" in record or "sessionId" in record or _subtype(record) == "init"):
+            return True
+    return False
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """The one session that a file holds."""
+    reader = _Reader(notes)
+    records = _main_chain(_once(records, notes), notes)
+    for record in _without_abandoned(records, notes):
+        reader.take(record)
+    reader.finish()
+    models = [t.model for s in reader.segments for t in s.turns if t.model]
+    return [
+        Session(
+            name=name or str(next((r["sessionId"] for r in records if r.get("sessionId")), "session")),
+            reader="claude-code",
+            format="anthropic",
+            segments=reader.segments,
+            model=models[0] if models else None,
+            notes=notes.lines(),
+        )
+    ]
+
+
+class _Reader:
+    """Walks the records once; holds the window as it stands."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.segments: list[Segment] = []
+        self._notes = notes
+        self._window = Window(notes)
+        self._seen: dict[str, Record] = {}
+        self._preserved: list[str] = []
+        self._prompt_due = False
+        """A query began whose prompt a stream does not repeat."""
+
+    def take(self, record: Record) -> None:
+        kind = kind_of(record)
+        if isinstance(record.get("uuid"), str):
+            self._seen[record["uuid"]] = record
+        if kind == "assistant":
+            self._assistant(record, live=True)
+        elif kind == "user":
+            self._user(record)
+        elif kind == "attachment":
+            self._attachment(record)
+        elif kind == "system":
+            self._system(record)
+        elif kind not in _BOOKKEEPING:
+            self._notes.add(f"record of unknown type {kind!r} skipped")
+
+    def finish(self) -> None:
+        segment = self._window.segment()
+        if segment:
+            self.segments.append(segment)
+
+    def _assistant(self, record: Record, *, live: bool) -> None:
+        message = record.get("message")
+        if not isinstance(message, dict):
+            return
+        if message.get("model") == _SYNTHETIC or record.get("isApiErrorMessage"):
+            self._notes.add("message made by the client, not by the model, left out")
+            return
+        if self._prompt_due and self._window.waits_for_user:
+            self._window.missing_prompt()
+        self._prompt_due = False
+        message_id = str(message.get("id") or record.get("uuid") or len(self._window.rounds))
+        entry, is_new = self._window.assistant(message_id, clean_blocks(message.get("content")))
+        if is_new and live:
+            model = message.get("model")
+            entry.turn = Turn(0, None, seconds_of(record.get("timestamp")), model if isinstance(model, str) else None)
+        if entry.turn and isinstance(message.get("usage"), dict):
+            entry.turn.usage = message["usage"]  # the last record of a response has the final figures
+
+    def _user(self, record: Record) -> None:
+        message = record.get("message")
+        blocks = clean_blocks(message.get("content")) if isinstance(message, dict) else []
+        if self._is_summary(record, blocks) and not self._window.is_empty:
+            self._new_window()  # 1.0.x logs no boundary
+        if any(b.get("type") != "tool_result" for b in blocks):
+            self._prompt_due = False
+        self._window.user(blocks)
+        if self._preserved:
+            self._keep_preserved()
+
+    def _is_summary(self, record: Record, blocks: list[Record]) -> bool:
+        first = blocks[0].get("text") if blocks else None
+        return bool(record.get("isCompactSummary")) or (isinstance(first, str) and first.startswith(_SUMMARY))
+
+    def _attachment(self, record: Record) -> None:
+        attachment = record.get("attachment")
+        text = text_of(attachment) if isinstance(attachment, dict) else None
+        if text is None:
+            kind = attachment.get("type") if isinstance(attachment, dict) else None
+            self._notes.add(f"attachment of unknown kind {kind!r} left out")
+        elif text.strip():
+            self._window.text(text)
+
+    def _system(self, record: Record) -> None:
+        subtype = _subtype(record)
+        if subtype == "compact_boundary":
+            self._new_window()
+            self._preserved = _preserved_ids(record)
+        elif subtype == "microcompact_boundary":
+            self._clear(record.get("microcompactMetadata"))
+        elif subtype == "init":
+            self._prompt_due = True
+
+    def _new_window(self) -> None:
+        self.finish()
+        self._window = Window(self._notes)
+        self._prompt_due = False
+
+    def _clear(self, metadata: Any) -> None:
+        ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
+        window = self._window.cleared([i for i in ids if isinstance(i, str)]) if isinstance(ids, list) else None
+        if window:
+            self.finish()
+            self._window = window
+
+    def _keep_preserved(self) -> None:
+        """Messages that a compaction kept stand behind its summary; the file does not repeat them."""
+        ids, self._preserved = self._preserved, []
+        kept = [self._seen[i] for i in ids if i in self._seen]
+        self._notes.add("message kept over a compaction, but not in the file", len(ids) - len(kept))
+        for record in kept:
+            message = record.get("message")
+            if kind_of(record) == "assistant":
+                self._assistant(record, live=False)
+            elif kind_of(record) == "user" and isinstance(message, dict):
+                self._window.user(clean_blocks(message.get("content")))
+
+
+def _subtype(record: Record) -> Any:
+    message = record.get("message")
+    return record.get("subtype") or (message.get("subtype") if isinstance(message, dict) else None)
+
+
+def _preserved_ids(record: Record) -> list[str]:
+    metadata = record.get("compactMetadata")
+    kept = metadata.get("preservedMessages") if isinstance(metadata, dict) else None
+    ids = kept.get("uuids") if isinstance(kept, dict) else None
+    return [i for i in ids if isinstance(i, str)] if isinstance(ids, list) else []
+
+
+def _once(records: list[Record], notes: Notes) -> list[Record]:
+    """Without records that a resumed session wrote a second time."""
+    seen: set[str] = set()
+    kept = []
+    for record in records:
+        uuid = record.get("uuid")
+        if isinstance(uuid, str) and uuid in seen:
+            notes.add("record written twice: the first one counts")
+            continue
+        if isinstance(uuid, str):
+            seen.add(uuid)
+        kept.append(record)
+    return kept
+
+
+def _main_chain(records: list[Record], notes: Notes) -> list[Record]:
+    main = [r for r in records if not (r.get("isSidechain") or r.get("parent_tool_use_id"))]
+    notes.add("record of a sub-agent left out", len(records) - len(main))
+    return main
+
+
+def _without_abandoned(records: list[Record], notes: Notes) -> list[Record]:
+    """Without the branches that the user went back from: file order, pruned by the tree."""
+    path = _path_to_leaf(records)
+    if not path:
+        return records
+    kept_messages = {_message_id(records[i]) for i in path if kind_of(records[i]) == "assistant"}
+    calls = {
+        str(b.get("id"))
+        for r in records
+        if kind_of(r) == "assistant" and _message_id(r) in kept_messages
+        for b in _blocks(r)
+    }
+    kept_ids = {str(records[i]["uuid"]) for i in path}
+    kept = []
+    for index, record in enumerate(records):
+        if index in path or _belongs(record, kept_messages, calls, kept_ids):
+            kept_ids.add(str(record.get("uuid")))
+            kept.append(record)
+    dropped = len(records) - len(kept)
+    if dropped > _MOST_ABANDONED_RATIO * len(records):
+        notes.add("tree of messages that can't be followed: everything is read in file order")
+        return records
+    notes.add("record of an abandoned branch left out", dropped)
+    return kept
+
+
+def _belongs(record: Record, messages: set[str], calls: set[str], kept_ids: set[str]) -> bool:
+    kind = kind_of(record)
+    if kind not in ("user", "assistant", "attachment") or not record.get("uuid") or record.get("isCompactSummary"):
+        return True
+    if kind == "assistant":
+        return _message_id(record) in messages
+    if any(str(b.get("tool_use_id")) in calls for b in _blocks(record) if b.get("type") == "tool_result"):
+        return True
+    return kind == "attachment" and str(record.get("parentUuid")) in kept_ids
+
+
+def _path_to_leaf(records: list[Record]) -> set[int]:
+    """Indices from the last message up to the root; a parent that is not there is the record before."""
+    index_of = {r["uuid"]: i for i, r in enumerate(records) if isinstance(r.get("uuid"), str)}
+    spoken = [
+        i for i, r in enumerate(records) if kind_of(r) in ("user", "assistant") and isinstance(r.get("uuid"), str)
+    ]
+    at = spoken[-1] if spoken else None
+    path: set[int] = set()
+    lowest = len(records)
+    in_tree = sorted(index_of.values())
+    while at is not None:
+        path.add(at)
+        lowest = min(lowest, at)
+        record = records[at]
+        parent = index_of.get(str(record.get("parentUuid") or record.get("logicalParentUuid")))
+        if parent is None or parent in path:  # a root, an orphan, a cycle: do not drop all that came before
+            parent = _below(in_tree, lowest)
+        at = parent
+    return path
+
+
+def _below(indices: list[int], limit: int) -> int | None:
+    place = bisect_left(indices, limit)
+    return indices[place - 1] if place else None
+
+
+def _message_id(record: Record) -> str:
+    message = record.get("message")
+    found = message.get("id") if isinstance(message, dict) else None
+    return str(found or record.get("uuid"))
+
+
+def _blocks(record: Record) -> Iterable[Record]:
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []

@@ -1,0 +1,165 @@
+"""The window of an Anthropic conversation, put together from records that arrive one block at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...types import Json
+from ..session import Notes, Segment, Turn
+
+CLEARED = "[Old tool result content cleared]"
+"""What Claude Code leaves in the place of a result that it cleared."""
+NOT_RECORDED = "[This message is not in the session file.]"
+
+Block = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Round:
+    """An assistant message and the user's turn behind it (in the first one, only the latter)."""
+
+    id: str = ""
+    assistant: list[Block] = field(default_factory=list)
+    results: list[Block] = field(default_factory=list)
+    texts: list[Block] = field(default_factory=list)
+    turn: Turn | None = None
+    """None when the message came into the window with a compaction: no model call of this segment."""
+
+    def copy(self) -> Round:
+        return Round(self.id, list(self.assistant), list(self.results), list(self.texts))
+
+
+class Window:
+    """What the model sees now."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.rounds: list[Round] = [Round()]
+        self._notes = notes
+        self._by_id: dict[str, Round] = {}
+        self._by_call: dict[str, Round] = {}
+        self._answered: set[str] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rounds[0].texts and len(self.rounds) == 1
+
+    @property
+    def waits_for_user(self) -> bool:
+        """True when the model has spoken last."""
+        last = self.rounds[-1]
+        return not (last.results or last.texts)
+
+    def assistant(self, message_id: str, blocks: list[Block]) -> tuple[Round, bool]:
+        """Blocks of one response: a new round, or more of one that is there. True when it is new."""
+        found = self._by_id.get(message_id)
+        entry = found or Round(message_id)
+        if found is None:
+            if self.is_empty:
+                self.missing_prompt()
+            self._by_id[message_id] = entry
+            self.rounds.append(entry)
+        for block in blocks:
+            if block.get("type") == "tool_use" and not self._new_call(block, entry):
+                continue
+            entry.assistant.append(block)
+        return entry, found is None
+
+    def _new_call(self, block: Block, entry: Round) -> bool:
+        call_id = block.get("id")
+        if not isinstance(call_id, str) or call_id in self._by_call:
+            self._notes.add("call recorded twice: the first one stays")
+            return False
+        self._by_call[call_id] = entry
+        return True
+
+    def missing_prompt(self) -> None:
+        self._notes.add("user message missing in the file: a placeholder stands for it")
+        self.text(NOT_RECORDED)
+
+    def user(self, blocks: list[Block]) -> None:
+        """Blocks of a user record: results go behind their calls, the rest to the end."""
+        for block in blocks:
+            if block.get("type") != "tool_result":
+                self.rounds[-1].texts.append(block)
+                continue
+            call_id = block.get("tool_use_id")
+            entry = self._by_call.get(call_id) if isinstance(call_id, str) else None
+            if entry is None or call_id in self._answered:
+                self._notes.add("tool result whose call is not in the window, or was answered before, left out")
+                continue
+            self._answered.add(str(call_id))
+            entry.results.append(block)
+
+    def text(self, text: str) -> None:
+        self.rounds[-1].texts.append({"type": "text", "text": text})
+
+    def cleared(self, call_ids: list[str]) -> Window | None:
+        """The window with these results cleared; None when it holds none of them."""
+        wanted = self._answered.intersection(call_ids)
+        if not wanted:
+            return None
+        new = Window(self._notes)
+        new.rounds = [r.copy() for r in self.rounds]
+        for entry in new.rounds:
+            entry.results = [_cleared(b) if b.get("tool_use_id") in wanted else b for b in entry.results]
+        new._by_id = {r.id: r for r in new.rounds if r.id}
+        new._by_call = {b["id"]: r for r in new.rounds for b in r.assistant if b.get("type") == "tool_use"}
+        new._answered = set(self._answered)
+        return new
+
+    def segment(self) -> Segment | None:
+        """What stands in the window as messages; None when no model call belongs to it."""
+        if not any(r.turn for r in self.rounds):
+            return None
+        messages: list[dict[str, Any]] = []
+        turns: list[Turn] = []
+        for entry in self.rounds:
+            blocks = self._whole(entry)
+            if entry.turn:
+                entry.turn.end = len(messages)
+                turns.append(entry.turn)
+            if blocks:
+                messages.append({"role": "assistant", "content": blocks})
+            if entry.results or entry.texts:
+                messages.append({"role": "user", "content": [*entry.results, *entry.texts]})
+        return Segment(messages, turns)
+
+    def _whole(self, entry: Round) -> list[Block]:
+        """The assistant's blocks, without calls that were never answered though the file goes on."""
+        if entry is self.rounds[-1]:
+            return entry.assistant
+        blocks = [b for b in entry.assistant if b.get("type") != "tool_use" or b["id"] in self._answered]
+        self._notes.add("call without a result left out", len(entry.assistant) - len(blocks))
+        if any(b.get("type") not in ("thinking", "redacted_thinking") for b in blocks):
+            return blocks
+        self._notes.add("response of nothing but thinking left out", 1 if blocks else 0)
+        return []
+
+
+def clean_blocks(content: Json) -> list[Block]:
+    """Content as blocks that the API takes: no empty text."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        return []
+    return [_clean_result(b) for b in content if isinstance(b, dict) and not _is_empty(b)]
+
+
+def _is_empty(block: Block) -> bool:
+    if block.get("type") != "text":
+        return False
+    text = block.get("text")
+    return not (isinstance(text, str) and text.strip())
+
+
+def _clean_result(block: Block) -> Block:
+    content = block.get("content")
+    if block.get("type") != "tool_result" or not isinstance(content, list):
+        return block
+    kept = [b for b in content if not (isinstance(b, dict) and _is_empty(b))]
+    return block if len(kept) == len(content) else {**block, "content": kept}
+
+
+def _cleared(block: Block) -> Block:
+    return {**block, "content": CLEARED}

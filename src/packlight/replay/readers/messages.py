@@ -1,0 +1,128 @@
+"""Plain conversations: a list of messages or a request body in one of the three formats, a log of Chat completions
+(`{"messages", "response"}`), a list of runs that hold such lists, or one message a line (Kimi).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import InvalidRequest, UnknownFormat
+from ...formats import split
+from ...types import Format, Json
+from ..session import Notes, Segment, Session, Turn, seconds_of
+
+Message = dict[str, Any]
+
+_RUN_KEYS = ("traj", "trajectory", "messages", "input")
+_BY_MODEL_ITEMS = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+_FOREIGN_KEYS = frozenset({"data", "kwargs", "lc", "source", "parts"})
+"""Of records that have a `type` too: LangChain's, agents' events."""
+_LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messages"})
+
+
+def recognise_lines(records: list[Message]) -> bool:
+    """True when each line is a message (or one of Kimi's control lines)."""
+    return bool(records) and all(isinstance(r.get("role"), str) for r in records)
+
+
+def read_lines(records: list[Message], *, name: str, notes: Notes) -> list[Session]:
+    """One message a line; lines whose role begins with `_` are the client's own."""
+    messages: list[Message] = []
+    usage_at: dict[int, Mapping[str, Json]] = {}
+    for record in records:
+        if record["role"] == "_usage":
+            usage_at[len(messages)] = {"prompt_tokens": record.get("token_count")}
+        elif not record["role"].startswith("_"):
+            messages.append(record)
+    session = _session(messages, name=name, notes=notes, format=None)
+    for turn in session.segments[0].turns:
+        turn.usage = usage_at.get(turn.end)
+    return [session]
+
+
+def read_json(value: Json, *, name: str, notes: Notes, format: str | None = None) -> list[Session]:
+    """A request, a log of one, or a list of runs. Raises InvalidRequest when it is none of them."""
+    runs = [_run_of(v) for v in value] if isinstance(value, list) else []
+    if runs and all(runs):
+        return [_session(run, name=f"{name}#{i}", notes=Notes(), format=format) for i, run in enumerate(runs)]
+    if isinstance(value, dict) and isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list):
+        return [_log(value, name=name, notes=notes, format=format)]
+    if isinstance(value, dict) and "messages" not in value and isinstance(value.get("traj"), list):
+        value = value["traj"]
+    return [_session(value, name=name, notes=notes, format=format)]
+
+
+def _run_of(value: Json) -> list[Message] | None:
+    """The list of messages inside an entry of a result file."""
+    if not isinstance(value, dict) or "role" in value or "type" in value:
+        return None
+    for key in _RUN_KEYS:
+        run = value.get(key)
+        if isinstance(run, list) and run and all(isinstance(m, dict) for m in run):
+            return run
+    return None
+
+
+def _log(value: Message, *, name: str, notes: Notes, format: str | None) -> Session:
+    """One logged call: the request and the reply to it."""
+    response, sent = value["response"], value.get("kwargs")
+    head = {k: v for k, v in value.items() if k not in _LOG_KEYS}
+    head.update({k: sent[k] for k in ("tools", "tool_choice") if isinstance(sent, dict) and k in sent})
+    session = _session({"messages": value["messages"], **head}, name=name, notes=notes, format=format)
+    model = response.get("model") or value.get("model")
+    session.model = model if isinstance(model, str) else None
+    last = session.segments[0].turns[-1:]
+    for turn in last:
+        turn.usage = response.get("usage") if isinstance(response.get("usage"), dict) else None
+        turn.seconds = seconds_of(value.get("timestamp"))
+    return session
+
+
+def _session(value: Json, *, name: str, notes: Notes, format: str | None) -> Session:
+    fmt, items, head = split(value, format)
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidRequest(f"message {index} must be an object, not {type(item).__name__}")
+        if not _is_message(item, fmt):
+            raise UnknownFormat(f"entry {index} of the list is no message of any format that is read here")
+    if not items:
+        notes.add("empty conversation")
+    model = head.get("model")
+    return Session(
+        name=name or "session",
+        reader="messages",
+        format=fmt.name,
+        segments=[Segment(items, _turns(items, fmt))],
+        model=model if isinstance(model, str) else None,
+        head={k: v for k, v in head.items() if k != "model"},
+        notes=notes.lines(),
+    )
+
+
+def _is_message(item: Message, fmt: Format) -> bool:
+    if isinstance(item.get("role"), str):
+        return True
+    return fmt.name == "responses" and isinstance(item.get("type"), str) and not _FOREIGN_KEYS & item.keys()
+
+
+def _turns(items: list[Message], fmt: Format) -> list[Turn]:
+    """A model call before each of its answers, and one at the end when the last word is not the model's."""
+    ends = []
+    asked = False
+    by_model_before = False
+    for index, item in enumerate(items):
+        by_model = _by_model(item, fmt)
+        if by_model and asked and (fmt.name == "chat" or not by_model_before):
+            ends.append(index)
+        asked = asked or (not by_model and fmt.role(item) != "system")
+        by_model_before = by_model
+    if items and asked and not by_model_before:
+        ends.append(len(items))
+    return [Turn(end) for end in ends]
+
+
+def _by_model(item: Message, fmt: Format) -> bool:
+    if fmt.name == "responses" and item.get("type", "message") != "message":
+        return item.get("type") in _BY_MODEL_ITEMS
+    return item.get("role") == "assistant"

@@ -1,0 +1,110 @@
+"""A recorded session as what its model saw: windows, and the requests inside them.
+
+A log is append-only; the window that a model saw is not. A `Segment` is one lineage of the window, in which each
+request begins with the one before it; a recorded compaction, a rewind or results cleared by the client start a new
+one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from ..types import FormatName, Json
+
+ReaderName = Literal["claude-code", "codex", "messages"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """One model call."""
+
+    end: int
+    """Its request is `segment.messages[:end]`."""
+    usage: Mapping[str, Json] | None = None
+    """As the file has it; `input_tokens_of` reads the size of the window out of it."""
+    seconds: float | None = None
+    """When it was answered, since the epoch."""
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class Segment:
+    """One lineage of the window."""
+
+    messages: list[dict[str, Any]]
+    turns: list[Turn]
+
+
+@dataclass(slots=True)
+class Session:
+    """What one file, or one entry of a file, holds."""
+
+    name: str
+    reader: ReaderName
+    format: FormatName
+    segments: list[Segment]
+    model: str | None = None
+    head: dict[str, Any] = field(default_factory=dict)
+    """What the request holds beside its messages, as far as the file has it: system, instructions, tools."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, or had to be left out; one sentence each."""
+    path: str | None = None
+
+    @property
+    def turns(self) -> int:
+        return sum(len(s.turns) for s in self.segments)
+
+    @property
+    def list_key(self) -> str:
+        return "input" if self.format == "responses" else "messages"
+
+    def request(self, segment: Segment, turn: Turn) -> dict[str, Any]:
+        """The body of a model call. The messages are the session's own objects: do not change them."""
+        return {"model": turn.model or self.model, **self.head, self.list_key: segment.messages[: turn.end]}
+
+
+class Notes:
+    """Notes that are counted instead of repeated."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, what: str, count: int = 1) -> None:
+        """`what` is read behind its count: "result without its call left out"."""
+        self._counts[what] += count
+
+    def lines(self) -> list[str]:
+        return [f"{count:,} x {what}" for what, count in self._counts.items() if count]
+
+
+def seconds_of(timestamp: Json) -> float | None:
+    """An ISO time or a number as seconds since the epoch; None when it is neither."""
+    if isinstance(timestamp, (int, float)) and not isinstance(timestamp, bool):
+        return float(timestamp)
+    if not isinstance(timestamp, str):
+        return None
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def input_tokens_of(usage: Mapping[str, Json] | None) -> int | None:
+    """The size of the window that a usage states: cached tokens included in all of its spellings."""
+    if not usage:
+        return None
+    cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+    total: Json = usage.get("prompt_tokens")
+    if not isinstance(total, int) or isinstance(total, bool):
+        total = usage.get("input_tokens")
+        total = total + sum(_count(usage, key) for key in cached) if isinstance(total, int) else None
+    return total if isinstance(total, int) and total > 0 else None
+
+
+def _count(usage: Mapping[str, Json], key: str) -> int:
+    value = usage.get(key)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,23 @@
+"""Where batches of edits and what they took out are kept: in memory, or in a folder that the user named."""
+
+from __future__ import annotations
+
+import os
+
+from .base import REF_CHARS, BatchRow, Document, PurgeStats, Store, text_hash
+from .memory import MemoryStore
+
+__all__ = ["REF_CHARS", "BatchRow", "Document", "MemoryStore", "PurgeStats", "Store", "open_store", "text_hash"]
+
+
+def open_store(folder: str | os.PathLike[str] | None = None) -> Store:
+    """The store of a folder, or a new one in memory when there is no folder.
+
+    Touches nothing on disk: a folder is made at the first thing put into it.
+    """
+    if folder is None:
+        return MemoryStore()
+    # sqlite3 costs every import of packlight some milliseconds, and most runs never need it.
+    from .folder import FolderStore
+
+    return FolderStore(folder)

@@ -1,0 +1,326 @@
+"""The digest: a writer of summaries that needs no model.
+
+It folds old turns into one text: the user's words, the plan, open errors, the files, a log of what was done, an
+index of names and copies of the files being worked on. It is written from the whole source each time, never from
+its own earlier text, and it is a pure function of the view: the same view gives the same bytes, in any process.
+
+What is written here about the conversation is data. A line that could be taken for a line of the digest's own
+frame, or for a message of somebody's, is marked before it goes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest
+from .copies import Block, FileModel, copies_text, file_models, normal, ranked_blocks
+from .earlier import read_earlier
+from .files import file_events
+from .frame import BEGIN, END, TITLES, is_plain, neutral
+from .log import log_lines
+from .names import Names, Source, Touch, seen_names, strings, visible_words
+from .secrets import mask
+from .state import decisions, last_plan, open_errors
+from .wording import clean, head, one_line
+from .words import allotted, cut, loaded_instructions, said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """Options of the digest: what share of `max_tokens` each section may take. Call it as a `Writer`."""
+
+    words_ratio: float = 0.40
+    instructions_ratio: float = 0.15
+    plan_ratio: float = 0.10
+    errors_ratio: float = 0.06
+    decisions_ratio: float = 0.07
+    files_ratio: float = 0.14
+    log_ratio: float = 0.12
+    names_ratio: float = 0.20
+    copies_ratio: float = 0.52
+    small_tokens: int = 1_500
+    """Below it only words, open items and files are written."""
+    recall_line: str = ""
+    """One line that says how to get at what is left out, where the caller offers a way."""
+
+    def __call__(self, job: SummaryJob) -> Generator[SummaryRequest, SummaryReply, Summary]:
+        """The summary of the job, at once. Needs no reply: it never yields."""
+        return _written(self, job)
+
+
+digest = Digest()
+
+
+def _written(options: Digest, job: SummaryJob) -> Generator[SummaryRequest, SummaryReply, Summary]:
+    yield from ()  # a generator, as every writer is
+    return Summary(text=write(options, job), end=job.end)
+
+
+def write(options: Digest, job: SummaryJob) -> str:
+    """The text of the digest, at most `job.max_tokens` long (empty when not even its frame fits)."""
+    draft = _Draft(options, job)
+    for _ in range(5):
+        text = draft.text()
+        tokens = draft.tokens(text)
+        if tokens <= job.max_tokens:
+            return text
+        draft.scale *= min(0.95, job.max_tokens / tokens)
+    return draft.shortest()
+
+
+class _Draft:
+    """One digest in the making: the facts, read once, and sections written to a budget."""
+
+    def __init__(self, options: Digest, job: SummaryJob) -> None:
+        self.options, self.job, self.view = options, job, job.view
+        self.scale = 1.0
+        self.events = file_events(self.view, job.start, job.end)
+        self.said = list(said(self.view, job.start, job.end, BEGIN))
+        self.earlier = read_earlier([s.text for s in self.said if s.kind == "digest"])
+
+    def tokens(self, text: str) -> int:
+        return int(self.view.count(text) * self.view.ratio + 0.999)
+
+    def text(self) -> str:
+        small = self.job.max_tokens < self.options.small_tokens
+        names = ("words", "instructions", "plan", "errors", "decisions", "files", "log", "names", "copies")
+        needed = ("words", "plan", "errors", "files")
+        self.written: list[str] = []
+        spent = self.tokens(self._framed([]))
+        for name in needed if small else names:
+            ratio = getattr(self.options, f"{name}_ratio") * (1.4 if small else 1.0)
+            budget = int(min(ratio * self.job.max_tokens, self.job.max_tokens - spent) * self.scale)
+            section = self._section(name, budget)
+            if section:
+                self.written.append(section)
+                spent += self.tokens(section) + 1
+        return self._framed(self.written)
+
+    def _framed(self, sections: Sequence[str]) -> str:
+        recall = [self.options.recall_line] if self.options.recall_line else []
+        return "\n\n".join(["\n".join([BEGIN, *recall]), *sections, END])
+
+    def _section(self, name: str, budget_tokens: int) -> str:
+        """A section within its budget: written by characters, measured, and written once more when it is too large."""
+        write_body: Callable[[int], str] = getattr(self, f"_{name}")
+        title = TITLES[name]
+        room = budget_tokens - self.tokens(title) - 2
+        chars = int(room * self.chars_per_token)
+        for _ in range(4):
+            if chars < 24:
+                return ""
+            body = write_body(chars)
+            if not body:
+                return ""
+            body = self._safe(body)
+            tokens = self.tokens(body)
+            if tokens <= room:
+                return f"{title}\n{body}"
+            chars = int(min(chars, len(body)) * room / tokens * 0.95)
+        return ""
+
+    def _safe(self, body: str) -> str:
+        return mask(body)
+
+    @cached_property
+    def chars_per_token(self) -> float:
+        """Measured on the conversation itself: Chinese and base64 take more tokens than English."""
+        texts = [
+            p.text or p.arguments_text
+            for m in self.view.messages[self.job.start : self.job.end][-200:]
+            for p in m.parts
+        ]
+        sample = "\n".join(t[:400] for t in texts if t)[-12_000:]
+        return len(sample) / max(1, self.tokens(sample)) if len(sample) > 200 else 3.0
+
+    # ---- sections
+
+    @cached_property
+    def typed(self) -> list[str]:
+        own = [s.text for s in self.said if s.kind == "typed"]
+        return [neutral(clean(t)) for t in [*self.earlier.words, *own]]
+
+    def _words(self, max_chars: int) -> str:
+        texts = list(dict.fromkeys(self.typed))
+        sizes = allotted([len(t) + 2 for t in texts], max_chars - 60, 160)
+        kept = [cut(t, n - 2) for t, n in zip(texts, sizes, strict=True) if n > 2]
+        lost = sum(1 for n in sizes if n <= 2)
+        if lost and kept:
+            kept.insert(1, f"[{lost} earlier messages of the user left out]")
+        return "\n\n".join(kept)
+
+    def _instructions(self, max_chars: int) -> str:
+        loaded = dict(loaded_instructions(self.view, self.job.start, self.job.end))
+        texts = dict.fromkeys([*self.earlier.instructions, *(s.text for s in self.said if s.kind == "instructions")])
+        found = [neutral(clean(t)) for t in texts]
+        found += [f"(loaded by a tool) {name}\n{neutral(clean(s.text))}" for name, s in loaded.items()]
+        sizes = allotted([len(t) + 2 for t in found], max_chars, 200)
+        return "\n\n".join(cut(t, n - 2) for t, n in zip(found, sizes, strict=True) if n > 2)
+
+    def _plan(self, max_chars: int) -> str:
+        lines = last_plan(self.view, self.job.start, self.job.end) or self.earlier.plan
+        lines = [neutral(clean(line)) for line in lines]
+        if sum(map(len, lines)) + len(lines) > max_chars:  # open items first, then as many of the others as fit
+            lines = [line for line in lines if not line.startswith(("[completed]", "[cancelled]", "[done]"))]
+        return _fitting(lines, max_chars)
+
+    def _errors(self, max_chars: int) -> str:
+        found = open_errors(self.view, self.events, 5, 6)
+        return _fitting([neutral(f) for f in found[::-1]], max_chars, newest_first=True)
+
+    def _decisions(self, max_chars: int) -> str:
+        own = decisions(self.view, self.job.start, self.job.end, max_chars)
+        return _fitting(
+            [f"- {neutral(t)}" for t in own[::-1]] + self.earlier.decisions[::-1], max_chars, newest_first=True
+        )
+
+    def _files(self, max_chars: int) -> str:
+        """Every path that was touched, last touched first; what was done to it while there is room."""
+        done = self.touched_files
+        lines = [f"{path}: {what}" for path, what in done.items()]
+        if sum(map(len, lines)) + len(lines) <= max_chars:
+            return "\n".join(lines)
+        names = list(done)
+        spare = max_chars - sum(map(len, names)) - len(names)
+        out: list[str] = []
+        for name, line in zip(names, lines, strict=True):
+            more = len(line) - len(name)
+            out.append(line if more <= spare else name)
+            spare -= more if more <= spare else 0
+        return _fitting(out, max_chars, lost="files")
+
+    @cached_property
+    def touched_files(self) -> dict[str, str]:
+        counts: dict[str, dict[str, int]] = {}
+        shown: dict[str, str] = {}
+        for path, what in reversed(self.earlier.files.items()):
+            shown[normal(path)] = path
+            counts[normal(path)] = {what: 1}
+        for event in self.events:
+            if event.path and event.action not in ("search", "run") and event.result_message >= 0:
+                key = normal(event.path)
+                verb = _PAST[event.action] if event.ok else f"{event.action} failed"
+                entry = counts.pop(key, {})
+                entry[verb] = entry.pop(verb, 0) + 1
+                counts[key] = entry
+                shown.setdefault(key, one_line(event.path, 400, keep_end=True))
+        _merge_relative(counts)
+        return {
+            neutral(shown[key]): ", ".join(f"{v} {n}x" if n > 1 else v for v, n in reversed(entry.items()))
+            for key, entry in reversed(counts.items())
+        }
+
+    def _log(self, max_chars: int) -> str:
+        report = min(1_200, max_chars // 8)
+        lines = log_lines(self.view, self.events, self.said, self.job.start, self.job.end, max_chars, report)
+        return "\n".join(neutral(line) for line in lines)
+
+    def _names(self, max_chars: int) -> str:
+        return self.names.text(max_chars)
+
+    def _copies(self, max_chars: int) -> str:
+        return copies_text(self.models, self.blocks, max_chars, is_plain)
+
+    # ---- facts
+
+    @cached_property
+    def models(self) -> list[FileModel]:
+        return file_models(self.view, self.events, self.job.start, self.job.end)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        shown = {line for text in self.visible_texts for line in text.split("\n") if len(line) > 8}
+        return ranked_blocks(self.models, shown)
+
+    @cached_property
+    def names(self) -> Names:
+        visible = visible_words([*self.visible_texts, *self.written])
+        return seen_names(self.sources, self.touches, self.job.end, visible)
+
+    @cached_property
+    def touches(self) -> dict[str, Touch]:
+        found: dict[str, Touch] = {}
+        for event in self.events:
+            if event.path:
+                old = found.get(event.path, Touch(-1, -1))
+                changed = event.action in ("edit", "write") and event.ok
+                found[event.path] = Touch(event.message, event.message if changed else old.edit)
+        return found
+
+    @cached_property
+    def visible_texts(self) -> list[str]:
+        """What stands verbatim around the digest, newest first."""
+        messages = [
+            *self.view.messages[: self.job.start],
+            *self.view.messages[max(self.job.visible_from, self.job.end) :],
+        ]
+        return [
+            t
+            for m in reversed(messages)
+            for p in m.parts
+            for t in (p.text, *strings(p.arguments), p.arguments_text)
+            if t
+        ]
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        owners = {(e.result_message, e.result_place): e.path for e in self.events if e.path and e.action == "read"}
+        callers = {(e.message, e.place): e.path for e in self.events if e.path}
+        found: list[Source] = []
+        for i in range(self.job.start, self.job.end):
+            message = self.view.messages[i]
+            for k, part in enumerate(message.parts):
+                if part.kind == "call":
+                    path = callers.get((i, k), "")
+                    texts = strings(part.arguments) if part.arguments else [part.arguments_text]
+                    found.extend(Source(t, i, path) for t in texts if t)
+                elif part.text:
+                    found.append(
+                        Source(part.text, i, owners.get((i, k), ""), message.role == "user" and part.kind == "text")
+                    )
+        return found
+
+    def shortest(self) -> str:
+        """The frame around as much of the user's newest words as fits; nothing when that is too much, too."""
+        room = 4 * self.job.max_tokens
+        newest = self.typed[-1] if self.typed else ""
+        while room > 16:
+            text = self._framed([f"{TITLES['words']}\n{mask(cut(newest, room))}"])
+            if self.tokens(text) <= self.job.max_tokens:
+                return text
+            room //= 2
+        text = self._framed([])
+        return text if self.tokens(text) <= self.job.max_tokens else ""
+
+
+def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
+    """A relative path is the same file as the one absolute path that ends in it."""
+    ends: dict[str, list[str]] = {}
+    for key in counts:
+        ends.setdefault(key.rpartition("/")[2], []).append(key)
+    for key in [k for k in counts if not k.startswith(("/", "~")) and k[1:3] != ":/"]:
+        same = [k for k in ends[key.rpartition("/")[2]] if k != key and k.endswith("/" + key) and k in counts]
+        if len(same) == 1:
+            for verb, n in counts.pop(key).items():
+                counts[same[0]][verb] = counts[same[0]].get(verb, 0) + n
+
+
+_PAST = {"read": "read", "write": "written", "edit": "edited", "delete": "deleted"}
+
+
+def _fitting(lines: Sequence[str], max_chars: int, *, newest_first: bool = False, lost: str = "more") -> str:
+    """As many of the lines as fit, in order; with `newest_first` they are turned around after choosing."""
+    out: list[str] = []
+    room = max_chars - 24
+    for n, line in enumerate(lines):
+        if len(line) + 1 > room:
+            if not out and n == 0:
+                out.append(head(line, max(0, room)))
+            if not newest_first:
+                out.append(f"[{len(lines) - len(out)} {lost} left out]")
+            break
+        room -= len(line) + 1
+        out.append(line)
+    return "\n".join(reversed(out) if newest_first else out)

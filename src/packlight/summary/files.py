@@ -1,0 +1,376 @@
+"""What was done to which file, read from the recorded calls and their results.
+
+A tool is known by the shape of its arguments, never by a list of names: a path with an old and a new text is an
+edit, whoever's tool it is. Shell commands are read only as far as they are plain (`cat FILE`, `sed -n 1,9p FILE`,
+a quoted heredoc), and what they show is a hint that a file was looked at, no certain copy of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..types import Json, Part
+from ..view import View
+from .wording import PATH_KEYS, clean, command_of, is_failure, text_at
+
+Action = Literal["read", "write", "edit", "delete", "search", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEvent:
+    """One thing that a call did: to a file, or (a search, a run) somewhere."""
+
+    message: int
+    place: int
+    """Index in the message's parts."""
+    result_message: int = -1
+    """-1 when there is no answer."""
+    result_place: int = -1
+    path: str
+    """As the call spelled it; empty for a run."""
+    action: Action
+    ok: bool
+    """Answered, and not with a failure."""
+    offset: int = 0
+    """First line of a read, from 1; 0 when the call asked for the whole file."""
+    limit: int = 0
+    """Lines asked for; 0 when the call set no limit."""
+    old: str = ""
+    """The text that an edit replaces; empty for one that only inserts."""
+    new: str = ""
+    """The text of a write, or what an edit puts in."""
+    everywhere: bool = False
+    """An edit of every place, not only the first."""
+    insert_line: int = -1
+    """An insertion behind this line (from 1; 0 is the beginning); -1 for anything else."""
+    hint: bool = False
+    """Read off a shell command: the file was touched, but its text is not certain."""
+    command: str = ""
+    """The command of a run."""
+    tool: str = ""
+
+
+def file_events(view: View, start: int = 0, end: int | None = None) -> list[FileEvent]:
+    """What the calls in source messages [start, end) did, in the order of the calls."""
+    events: list[FileEvent] = []
+    messages, answer = view.messages, view.pairs.answer
+    for i in range(start, len(messages) if end is None else end):
+        for k, part in enumerate(messages[i].parts):
+            if part.kind != "call" or part.server:
+                continue
+            j, m = answer.get((i, k), (-1, -1))
+            ok = j >= 0 and not is_failure(messages[j].parts[m])
+            events.extend(_Call(part, i, k, j, m, ok).events())
+    return events
+
+
+OLD_KEYS = ("old_string", "old_str", "oldText", "old_text", "oldString", "old_content", "search", "old", "find")
+NEW_KEYS = ("new_string", "new_str", "newText", "new_text", "newString", "new_content", "replace", "new", "replacement")
+CONTENT_KEYS = ("content", "contents", "file_text", "fileText", "text", "new_source", "CodeContent")
+_OFFSET_KEYS = ("offset", "start_line", "startLine", "line_offset", "line_start", "StartLine", "start")
+_LIMIT_KEYS = ("limit", "n_lines", "num_lines", "max_lines", "line_count")
+_END_KEYS = ("end_line", "endLine", "line_end", "EndLine", "end")
+_ALL_KEYS = ("replace_all", "replaceAll", "all")
+_SEARCH_KEYS = ("pattern", "regex", "query", "glob", "search_term")
+_BATCH_KEYS = ("edits", "changes", "replacements")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    part: Part
+    message: int
+    place: int
+    result_message: int
+    result_place: int
+    ok: bool
+
+    def event(self, action: Action, path: str, **about: Json) -> FileEvent:
+        return FileEvent(
+            message=self.message,
+            place=self.place,
+            result_message=self.result_message,
+            result_place=self.result_place,
+            path=path,
+            action=action,
+            ok=about.pop("ok", self.ok),
+            tool=self.part.tool,
+            **about,
+        )
+
+    def events(self) -> Iterator[FileEvent]:
+        arguments = self.part.arguments
+        if arguments is None:
+            yield from self.patched(self.part.arguments_text)
+            return
+        path = text_at(arguments, PATH_KEYS)
+        if path and "\n" not in path and len(path) <= 1_000:
+            yield from self.on_file(path, arguments)
+            return
+        if command := command_of(self.part):
+            yield from self.on_shell(command)
+            return
+        files = arguments.get("files") or arguments.get("paths")
+        if isinstance(files, list):
+            yield from self.on_list(files)
+        elif patch := text_at(arguments, ("input", "patch", "diff")):
+            yield from self.patched(patch)
+        elif text_at(arguments, _SEARCH_KEYS):
+            yield self.event("search", "")
+
+    def on_file(self, path: str, arguments: Mapping[str, Json]) -> Iterator[FileEvent]:
+        verb = arguments.get("command")
+        verb = verb if isinstance(verb, str) else ""
+        batch = next((arguments[k] for k in _BATCH_KEYS if isinstance(arguments.get(k), list)), None)
+        insert_line = arguments.get("insert_line")
+        if verb == "view":
+            yield self.read(path, arguments)
+        elif verb == "undo_edit":
+            yield self.event("edit", path, hint=True)
+        elif isinstance(insert_line, int):
+            new = text_at(arguments, (*NEW_KEYS, "insert_text", *CONTENT_KEYS))
+            yield self.event("edit", path, new=new, insert_line=insert_line)
+        elif batch is not None:
+            yield from (self.edit(path, change) for change in batch if isinstance(change, Mapping))
+        elif verb and verb not in ("create", "str_replace", "write", "insert") and " " in verb:
+            yield from self.on_shell(verb)
+        elif _has(arguments, OLD_KEYS) and (verb == "str_replace" or _has(arguments, NEW_KEYS)):
+            yield self.edit(path, arguments)
+        elif "new_source" in arguments or "cell_id" in arguments:  # a notebook's cell: its file is JSON around it
+            yield self.event("edit", path, hint=True)
+        elif any(isinstance(arguments.get(k), str) for k in CONTENT_KEYS) and not _has(arguments, _SEARCH_KEYS):
+            yield self.event("write", path, new=text_at(arguments, CONTENT_KEYS))
+        elif _has(arguments, _SEARCH_KEYS):
+            yield self.event("search", path)
+        elif patch := text_at(arguments, ("patch", "diff")):
+            yield from self.patched(patch)
+        elif _says(self.part.tool, _DELETES):
+            yield self.event("delete", path)
+        elif _says(self.part.tool, _CHANGES):
+            yield self.event("edit", path, hint=True)
+        elif not _says(self.part.tool, _LISTS):
+            yield self.read(path, arguments)
+
+    def read(self, path: str, arguments: Mapping[str, Json]) -> FileEvent:
+        view_range = arguments.get("view_range") or arguments.get("range")
+        if isinstance(view_range, list) and len(view_range) == 2 and all(isinstance(v, int) for v in view_range):
+            first, last = view_range
+        else:
+            first, last = _number(arguments, _OFFSET_KEYS), _number(arguments, _END_KEYS)
+        limit = last - first + 1 if last >= first > 0 else _number(arguments, _LIMIT_KEYS)
+        return self.event("read", path, offset=max(first, 0), limit=max(limit, 0), hint=bool(arguments.get("pages")))
+
+    def edit(self, path: str, change: Mapping[str, Json]) -> FileEvent:
+        old, new = text_at(change, OLD_KEYS), text_at(change, NEW_KEYS)
+        everywhere = any(change.get(k) is True for k in _ALL_KEYS)
+        own = text_at(change, PATH_KEYS)
+        if not old and not _has(change, OLD_KEYS):
+            return self.event("edit", own or path, hint=True)
+        return self.event("edit" if old else "write", own or path, old=old, new=new, everywhere=everywhere)
+
+    def on_list(self, files: Sequence[Json]) -> Iterator[FileEvent]:
+        """One call that reads several files: one result for all, so no certain text."""
+        for entry in files:
+            path = entry if isinstance(entry, str) else text_at(entry, PATH_KEYS) if isinstance(entry, Mapping) else ""
+            if path:
+                yield self.event("read", path, hint=True)
+
+    def on_shell(self, command: str) -> Iterator[FileEvent]:
+        if "*** Begin Patch" in command:
+            yield from self.patched(command)
+            return
+        yield self.event("run", "", command=command)
+        for action, path, new in shell_files(command):
+            yield self.event(action, path, new=new, hint=not new)
+
+    def patched(self, text: str) -> Iterator[FileEvent]:
+        for change in patch_changes(text):
+            yield self.event(change.action, change.path, old=change.old, new=change.new)
+
+
+def _has(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> bool:
+    return any(isinstance(arguments.get(k), str) for k in keys)
+
+
+def _number(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> int:
+    for key in keys:
+        value = arguments.get(key)
+        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+            return int(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9:
+            return int(value)
+    return 0
+
+
+_DELETES = ("delete", "remove", "unlink")
+_CHANGES = (
+    "edit",
+    "write",
+    "create",
+    "update",
+    "insert",
+    "append",
+    "patch",
+    "move",
+    "rename",
+    "save",
+    "upload",
+    "design",
+)
+_LISTS = ("list", "ls", "dir", "tree", "glob", "find", "screenshot", "shot", "mkdir")
+
+
+def _says(tool: str, words: tuple[str, ...]) -> bool:
+    name = tool.lower()
+    return any(word in name for word in words)
+
+
+# ---- patches
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One hunk of an apply_patch text, or a whole file of it."""
+
+    action: Literal["write", "edit", "delete"]
+    path: str
+    old: str = ""
+    new: str = ""
+
+
+_FILE_LINE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+
+
+def patch_changes(text: str) -> Iterator[Change]:
+    """The changes of a `*** Begin Patch` text; nothing for any other text."""
+    if "*** " not in text:
+        return
+    action, path, lines = "", "", list[str]()
+    for line in text.split("\n"):
+        found = _FILE_LINE.match(line)
+        if found or line.startswith(("*** End Patch", "@@", "*** Move to: ")):
+            yield from _hunk(action, path, lines)
+            lines = []
+            if found:
+                action, path = found[1], found[2].strip()
+            elif line.startswith("*** Move to: "):
+                yield Change("delete", path)
+                path = line.removeprefix("*** Move to: ").strip()
+            elif line.startswith("*** End Patch"):
+                action = ""
+        elif not line.startswith("*** "):
+            lines.append(line)
+    yield from _hunk(action, path, lines)
+
+
+def _hunk(action: str, path: str, lines: Sequence[str]) -> Iterator[Change]:
+    if action == "Delete":
+        if path and not lines:
+            yield Change("delete", path)
+    elif action == "Add" and lines:
+        yield Change("write", path, new="".join(line[1:] + "\n" for line in lines if line.startswith("+")))
+    elif action == "Update" and lines:
+        old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+        new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
+        yield Change("edit", path, old, new)
+
+
+# ---- shell
+
+_PATH = r"(?P<path>'[^'\n]{1,400}'|\"[^\"\n$`]{1,400}\"|[\w./~@+:,\\-]{1,400})"
+_READS = re.compile(
+    r"(?:^|[;&|(]\s{0,8}|\n\s{0,8})(?:cat(?: -[nAbe]{1,3})?|nl(?: -\w{1,3})?|head(?: -n? ?\d{1,6})?|tail(?: -n? ?\+?\d{1,6})?"
+    rf"|sed -n ['\"]?[\d,$p;]{{1,40}}['\"]?|less|bat|type|Get-Content)\s{{1,4}}(?![-<>]){_PATH}"
+)
+_HEREDOC = re.compile(
+    rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}<<-?\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)[^\n]{{0,80}}\n"
+)
+_HEREDOC_AFTER = re.compile(
+    rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}<<\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}\n"
+)
+_IN_PLACE = re.compile(
+    rf"\b(?:sed|perl)\s[^\n|;&]{{0,20}}-[a-zA-Z]{{0,4}}i[^\n|;&]{{0,400}}?\s{_PATH}\s{{0,4}}(?=$|\n|[;&|])"
+)
+_REMOVES = re.compile(rf"(?:^|[;&|]\s{{0,8}}|\n\s{{0,8}})rm\s(?:-\w{{1,4}}\s){{0,2}}{_PATH}\s{{0,4}}(?=$|\n|[;&|])")
+_READERS = ("cat ", "nl ", "head ", "tail ", "sed -n", "less ", "bat ", "type ", "Get-Content ")
+_SHELL_CHARS = 20_000
+"""A longer command is read only so far: what it names beyond is not seen."""
+
+
+def shell_files(command: str) -> list[tuple[Action, str, str]]:
+    """Files that a shell command plainly reads or writes: (action, path, whole text when it is certain)."""
+    found: list[tuple[int, Action, str, str]] = []
+    heredocs = [m for rule in (_HEREDOC, _HEREDOC_AFTER) for m in rule.finditer(command)] if "<<" in command else []
+    body_from = min((m.end() for m in heredocs), default=min(len(command), _SHELL_CHARS))
+    for match in heredocs:
+        stop = command.find("\n" + match["end"], match.end() - 1)
+        body = command[match.end() : stop + 1] if stop >= 0 else ""
+        action: Action = "write" if match["sign"] == ">" else "edit"
+        found.append((match.start(), action, _unquoted(match), body if action == "write" else ""))
+    short = command[:body_from]
+    if any(verb in short for verb in _READERS):
+        found += [(m.start(), "read", _unquoted(m), "") for m in _READS.finditer(short)]
+    if "sed -" in short or "perl -" in short:
+        found += [(m.start(), "edit", _unquoted(m), "") for m in _IN_PLACE.finditer(short)]
+    if "rm " in short:
+        found += [(m.start(), "delete", _unquoted(m), "") for m in _REMOVES.finditer(short)]
+    found.sort(key=lambda f: f[0])
+    return [(action, path, body) for _, action, path, body in found if _is_path(path)]
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    return match["path"].strip("'\"")
+
+
+def _is_path(path: str) -> bool:
+    return bool(path) and not path.isdigit() and path not in ("EOF", "/dev/null", "-")
+
+
+# ---- text of a read
+
+_NUMBERED = re.compile(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
+_NOTES = re.compile(
+    r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|<system-reminder>.*?</system-reminder>)\s*\Z", re.S
+)
+_FRAME = re.compile(r"\A(?:Here's the (?:result of running|content)[^\n]*\n|<file>\n|\[File: [^\n]*\]\n)")
+
+
+def read_text(result: Part) -> tuple[str, int]:
+    """The file's own text in the result of a read, and the number of its first line (0 when it tells none).
+
+    Line numbers in front, notes behind and frames around are taken off.
+    """
+    text = _without_notes(result.text)
+    if frame := _FRAME.match(text):
+        text = text[frame.end() :].removesuffix("</file>").rstrip("\n")
+    first = _NUMBERED.match(text)
+    if not first:
+        return text, 0
+    lines = text.split("\n")
+    number = int(first[1])
+    bare: list[str] = []
+    for at, line in enumerate(lines):
+        found = _NUMBERED.match(line)
+        if not found or int(found[1]) != number + at:
+            if at == len(lines) - 1 and not line:
+                break
+            return text, 0  # no listing after all: a table, a log
+        bare.append(line[found.end() :])
+    return "\n".join(bare), number
+
+
+def _without_notes(text: str) -> str:
+    if "\r" in text or "\x00" in text:
+        text = clean(text)
+    for _ in range(4):
+        cut = max(text.rfind("\n[Showing lines"), text.rfind("\n<system-reminder>"), text.rfind(" more lines in file"))
+        if cut < 0 or len(text) - cut > 20_000:
+            return text
+        start = max(0, cut - 40)
+        shorter = text[:start] + _NOTES.sub("", text[start:])
+        if shorter == text:
+            return text
+        text = shorter
+    return text

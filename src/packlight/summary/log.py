@@ -1,0 +1,140 @@
+"""The log: one line for each thing that was said or done, the newest ones while they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..types import Part
+from ..view import View
+from .files import FileEvent
+from .state import without_cd
+from .wording import TARGET_CHARS, command_of, is_failure, one_line, outcome_of, output_of, target_of
+from .words import Said
+
+SAID_CHARS = 90
+COMMAND_CHARS = 80
+_REPORT_KEYS = ("prompt", "task", "url", "query", "question")
+
+
+def log_lines(
+    view: View,
+    events: Sequence[FileEvent],
+    said: Sequence[Said],
+    start: int,
+    end: int,
+    max_chars: int,
+    report_chars: int,
+) -> list[str]:
+    """Lines for source messages [start, end), oldest first; the oldest go when they do not fit, and a line says so."""
+    by_call: dict[tuple[int, int], list[FileEvent]] = {}
+    for event in events:
+        by_call.setdefault((event.message, event.place), []).append(event)
+    by_message: dict[int, list[Said]] = {}
+    for text in said:
+        by_message.setdefault(text.message, []).append(text)
+    lines: list[str] = []
+    room = max_chars - 60
+    for line in _joined(_backward(view, by_call, by_message, start, end, report_chars)):
+        room -= len(line) + 1
+        if room < 0:
+            lines.append(_earlier(view, start, end))
+            break
+        lines.append(line)
+    return lines[::-1]
+
+
+def _earlier(view: View, start: int, end: int) -> str:
+    calls = sum(p.kind == "call" for m in view.messages[start:end] for p in m.parts)
+    return f"(the newest of {calls:,} actions; earlier ones are not listed)"
+
+
+def _backward(
+    view: View,
+    by_call: Mapping[tuple[int, int], list[FileEvent]],
+    by_message: Mapping[int, list[Said]],
+    start: int,
+    end: int,
+    report_chars: int,
+) -> Iterator[tuple[str, str]]:
+    """(head, rest) of each line, newest first; edits in a row with the same head are one line."""
+    for i in range(end - 1, start - 1, -1):
+        for text in reversed(by_message.get(i, ())):
+            if text.kind in ("typed", "note"):
+                yield f"{'user' if text.kind == 'typed' else 'note'}: {one_line(text.text, SAID_CHARS)}", ""
+        message = view.messages[i]
+        if message.role != "assistant":
+            continue
+        spoken = any(p.kind == "text" and p.text.strip() for p in message.parts)
+        for k in range(len(message.parts) - 1, -1, -1):
+            part = message.parts[k]
+            if part.kind == "call":
+                yield from _call_line(view, part, (i, k), by_call.get((i, k), ()), report_chars)
+            elif part.text.strip() and (part.kind == "text" or (part.kind == "thinking" and not spoken)):
+                yield f"said: {one_line(part.text, SAID_CHARS)}", ""
+
+
+def _call_line(
+    view: View, part: Part, place: tuple[int, int], events: Sequence[FileEvent], report_chars: int
+) -> Iterator[tuple[str, str]]:
+    at = view.pairs.answer.get(place)
+    result = view.messages[at[0]].parts[at[1]] if at else None
+    failed = result is not None and is_failure(result)
+    outcome = (
+        "no answer" if result is None and not part.server else outcome_of(result) if result else "done by the provider"
+    )
+    edits = [e for e in events if e.action in ("edit", "write", "delete") and not e.hint]
+    command = command_of(part)
+    if edits and (not command or "*** Begin Patch" in command):
+        for event in reversed(edits):
+            yield _edit_line(event, outcome if failed or result is None else "")
+    elif command:
+        yield f"$ {one_line(without_cd(command), COMMAND_CHARS)} -> {one_line(outcome, 100 if failed else 60)}", ""
+    elif events and events[0].action == "read" and not failed:
+        event = events[0]
+        where = f":{event.offset or 1}{f'+{event.limit}' if event.limit else ''}" if event.offset or event.limit else ""
+        yield f"read {_short(event.path)}{where} -> {outcome}", ""
+    else:
+        yield (
+            f"{one_line(f'{part.tool} {target_of(part)}', TARGET_CHARS + 40)} -> {_report(part, result, outcome, report_chars)}",
+            "",
+        )
+
+
+def _edit_line(event: FileEvent, failure: str) -> tuple[str, str]:
+    path = _short(event.path)
+    if failure:
+        return f"{event.action} {path} -> {failure}", ""
+    if event.action == "edit":
+        return f"edit {path}", f"-{_lines(event.old)}+{_lines(event.new)}"
+    return f"{event.action} {path}" + (f" {_lines(event.new)} lines" if event.action == "write" else ""), ""
+
+
+def _short(path: str) -> str:
+    """The last three names of a path: the whole of it stands among the files."""
+    return one_line("/".join(path.replace("\\", "/").split("/")[-3:]), 160, keep_end=True)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + 1 if text else 0
+
+
+def _report(part: Part, result: Part | None, outcome: str, report_chars: int) -> str:
+    """A report of a sub-agent or a page is quoted: nothing else holds what it found."""
+    arguments = part.arguments or {}
+    if result is None or not any(isinstance(arguments.get(k), str) for k in _REPORT_KEYS) or len(result.text) < 120:
+        return outcome
+    return one_line(output_of(result), report_chars) if report_chars > 120 else outcome
+
+
+def _joined(lines: Iterator[tuple[str, str]]) -> Iterator[str]:
+    """Edits in a row to one file on one line. The lines come newest first."""
+    head, rest = "", list[str]()
+    for line, more in lines:
+        if more and line == head and len(rest) < 12:
+            rest.append(more)
+            continue
+        if head:
+            yield " ".join([head, ", ".join(rest[::-1])]).rstrip()
+        head, rest = line, [more] if more else []
+    if head:
+        yield " ".join([head, ", ".join(rest[::-1])]).rstrip()

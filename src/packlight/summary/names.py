@@ -1,0 +1,215 @@
+"""An index of the names that were seen and may be needed again: paths, symbols, ids, numbers, by file.
+
+Work is bounded: at most `MAX_CHARS` of the newest text is read, split in C and counted once. Names are taken from
+decoded text only, so an escape of JSON never becomes part of one. Ties are sorted, nothing depends on a hash seed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..types import Json
+
+MAX_CHARS = 800_000
+"""Of the newest text; what is older is not read for names."""
+_MAX_TEXT_CHARS = 120_000
+"""Of one text: its beginning and its end."""
+_MAX_CANDIDATES = 12_000
+
+_WORD = bytes(c if chr(c).isalnum() and c < 128 or c in b"_./-@+" else 32 for c in range(256))
+_NAME = re.compile(
+    rb"(?m)^[-./@+]{0,2}("
+    rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]))[A-Za-z0-9_/@~][A-Za-z0-9_./@+-]{2,119}?"
+    rb")[-./@+]{0,3}$"
+)
+_JUNK = re.compile(
+    r"[A-Za-z0-9+]{65,}|[-_./+@\d]{1,3}|(.)\1{5,}|[A-Z]{1,5}|[A-Z][a-z]+-?[a-z]*|.{1,2}[./].{1,3}|\d+(?:st|nd|rd|th|px|em|rem|ms|s|k|x|%)?"
+)
+_NUMBER = re.compile(r"\d{3,}")
+_CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that names may be taken from."""
+
+    text: str
+    message: int
+    path: str = ""
+    """The file that it is of."""
+    user: bool = False
+    """Typed by the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """When a file was last read or changed, and last changed (-1: never)."""
+
+    any: int
+    edit: int
+
+
+def strings(value: Json, depth: int = 6) -> Iterator[str]:
+    """The strings inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif depth > 0 and isinstance(value, Mapping):
+        for inner in value.values():
+            yield from strings(inner, depth - 1)
+    elif depth > 0 and isinstance(value, list):
+        for inner in value:
+            yield from strings(inner, depth - 1)
+
+
+def words_of(text: str) -> list[bytes]:
+    """The text in pieces that may be names: letters, digits and what stands inside paths and ids."""
+    return text.encode("utf-8", "replace").translate(_WORD).split()
+
+
+def visible_words(texts: Iterable[str], max_chars: int = 400_000) -> set[bytes]:
+    """The words of what stands in the request anyway."""
+    words: set[bytes] = set()
+    for text in texts:
+        if max_chars <= 0:
+            break
+        words.update(words_of(text[:max_chars]))
+        max_chars -= len(text)
+    for word in list(words):
+        words.add(word.strip(b"-./@+"))
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names by their score, with the files that they belong to."""
+
+    paths: Sequence[str]
+    ranked: Sequence[tuple[float, str, int]]
+    """(score, name, index of its path or -1), best first."""
+
+    def text(self, max_chars: int) -> str:
+        """One line a file: `path: name name ...`, the names most likely to be needed first. Newest file last."""
+        groups: dict[int, list[str]] = {}
+        room = max_chars
+        for _, name, group in self.ranked:
+            cost = len(name) + 1 + (0 if group in groups else 3 + (len(self.paths[group]) if group >= 0 else 12))
+            if cost <= room:
+                room -= cost
+                groups.setdefault(group, []).append(name)
+            elif room < 12:
+                break
+        shown = ((self.paths[g] if g >= 0 else "(elsewhere)", names) for g, names in sorted(groups.items()))
+        return "\n".join(f"{path}: {' '.join(names)}" for path, names in shown)
+
+
+def seen_names(sources: Sequence[Source], touched: Mapping[str, Touch], now: int, visible: Collection[bytes]) -> Names:
+    """The names in the sources that are not visible anyway. `now` is the message that they are wanted at."""
+    paths = sorted({s.path for s in sources if s.path}, key=lambda p: (_file_score(touched.get(p), now), p))
+    ranks = {path: i for i, path in enumerate(paths)}
+    scored = _scored(sources, [touched.get(p) for p in paths], ranks, now, visible)
+    return Names(paths, sorted(scored, key=lambda s: (-s[0], s[1])))
+
+
+def _file_score(touch: Touch | None, now: int) -> float:
+    if touch is None:
+        return 0.0
+    score = 0.6 * math.exp(-(now - touch.any) / 60)
+    return score + (0.4 * math.exp(-(now - touch.edit) / 80) if touch.edit >= 0 else 0.0)
+
+
+def _scored(
+    sources: Sequence[Source],
+    touches: Sequence[Touch | None],
+    ranks: Mapping[str, int],
+    now: int,
+    visible: Collection[bytes],
+) -> list[tuple[float, str, int]]:
+    mentions, last, owner, typed = _collected(sources, ranks)
+    scores = [_file_score(t, now) for t in touches]
+    best: dict[str, tuple[float, str, int]] = {}
+    for raw, name in _names(last, visible):
+        group = owner.get(raw, -1)
+        score = 0.8 * math.log(mentions[raw]) + 1.2 * math.exp((last[raw] - now) / 200) - math.log(len(name) + 1)
+        score += (
+            (scores[group] if group >= 0 else 0.0) + (0.7 if raw in typed else 0.0) - (1.8 if name.isdigit() else 0.0)
+        )
+        score = round(score, 6)
+        if name not in best or (score, group) > (best[name][0], best[name][2]):
+            best[name] = (score, name, group)
+    return list(best.values())
+
+
+def _collected(
+    sources: Sequence[Source], ranks: Mapping[str, int]
+) -> tuple[Counter[bytes], dict[bytes, int], dict[bytes, int], set[bytes]]:
+    """Counts, newest message, best file and the user's words. Three C loops a text: this is where the time goes."""
+    mentions: Counter[bytes] = Counter()
+    last: dict[bytes, int] = {}
+    typed: set[bytes] = set()
+    filed: list[tuple[int, dict[bytes, int]]] = []
+    for source in _newest(sources):
+        once = dict.fromkeys(words_of(source.text), source.message)
+        mentions.update(once.keys())
+        last.update(once)
+        if source.user:
+            typed.update(once)
+        if source.path in ranks:
+            filed.append((ranks[source.path], once))
+    owner: dict[bytes, int] = {}
+    for rank, once in sorted(filed, key=lambda f: f[0]):
+        owner.update(dict.fromkeys(once, rank))
+    return mentions, last, owner, typed
+
+
+def _newest(sources: Sequence[Source]) -> list[Source]:
+    """The newest sources within the bound, oldest first; a text that stands there twice counts once."""
+    chosen: list[Source] = []
+    seen: set[str] = set()
+    room = MAX_CHARS
+    for source in reversed(sources):
+        text = source.text
+        if text in seen:
+            continue
+        seen.add(text)
+        if len(text) > _MAX_TEXT_CHARS:
+            half = _MAX_TEXT_CHARS // 2
+            source = Source(text[:half] + "\n" + text[-half:], source.message, source.path, source.user)
+        room -= len(source.text)
+        if room < 0:
+            break
+        chosen.append(source)
+    chosen.reverse()
+    return chosen
+
+
+def _names(last: Mapping[bytes, int], visible: Collection[bytes]) -> Iterator[tuple[bytes, str]]:
+    """The words that are names: (word, name)."""
+    unique = [w for w in last if w not in visible]
+    whole = _NAME.findall(b"\n".join(w for w in unique if len(w) <= 124))
+    found: list[tuple[bytes, str]] = []
+    known = last.keys()
+    for name in whole:
+        if name in visible:
+            continue
+        text = name.decode("ascii")
+        raw = (
+            name
+            if name in known
+            else next((w for w in (name + b".", b"." + name, name + b"/", b"/" + name, b"-" + name) if w in known), b"")
+        )
+        if raw and not (_JUNK.fullmatch(text) and not _NUMBER.fullmatch(text)):
+            found.append((raw, text))
+    if len(found) > _MAX_CANDIDATES:
+        found = sorted(found, key=lambda f: (-last[f[0]], f[1]))[:_MAX_CANDIDATES]
+    for raw, text in found:
+        if text.startswith(("this.", "self.")) or (len(text) > 24 and "/" not in text and _CHAIN.fullmatch(text)):
+            pieces = (
+                p for p in text.split(".") if len(p) > 4 and (not p.isalpha() or not (p.islower() or p.istitle()))
+            )
+            yield from ((raw, p) for p in pieces if p.encode() not in visible)
+        else:
+            yield raw, text

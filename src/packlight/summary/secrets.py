@@ -1,0 +1,87 @@
+"""Secrets masked in what packlight itself writes: by the shape of the value, or by the name it is assigned to.
+
+Only our own text is masked (a digest, a placeholder). What the caller's history holds is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+MASK = "[masked]"
+
+_ENV = re.compile(r"((?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?)=)([\"']?)([^\s\"']{4,})")
+"""`NAME_TOKEN=value`, as a shell, `env` or a .env file writes it."""
+_QUOTED = re.compile(
+    r"((?:[Tt]oken|TOKEN|(?<=[\w-])(?:key|Key|KEY)|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Cc]redentials?)"
+    r"[\"']?\s{0,4}[:=]\s{0,4})([\"'])([^\s\"'(){}]{8,})(?=[\"'])"
+)
+"""`"apiKey": "value"`, `password = 'value'`: only a literal that looks made up, since code speaks of keys all day."""
+_SHAPES = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+      gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
+    | sk-(?:[a-z]+-)*[A-Za-z0-9_-]{16,} | (?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}
+    | (?:AKIA|ASIA)[A-Z0-9]{12,} | AIza[\w-]{30,} | ya29\.[\w-]{20,}
+    | xox[abeprs]-[A-Za-z0-9-]{8,} | npm_[A-Za-z0-9]{30,} | hf_[A-Za-z0-9]{30,} | pypi-[\w-]{40,}
+    | eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{4,}
+    )""",
+    re.VERBOSE,
+)
+_SHAPE_HINTS = (
+    "gh",
+    "glpat-",
+    "sk-",
+    "sk_",
+    "rk_",
+    "pk_",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29",
+    "xox",
+    "npm_",
+    "hf_",
+    "pypi-",
+    "eyJ",
+)
+_URL_LOGIN = re.compile(r"(?<=://)([^\s/:@]{1,64}):[^\s/:@]{3,128}@")
+_BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/-]{16,}=*")
+_KEY_BEGIN = "-----BEGIN "
+_KEY_BLOCK = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_NOT_SECRET = re.compile(
+    r"(?:\$|<|\{|process\.|os\.|env\.|None$|null$|true$|false$|undefined$|str$|string$|\[masked)", re.I
+)
+
+
+def mask(text: str) -> str:
+    """The text with secret values replaced by `[masked]`; names of keys stay. The same object when there are none."""
+    if _KEY_BEGIN in text:
+        text = _without_key_blocks(text)
+    if "=" in text or ":" in text:
+        text = _QUOTED.sub(_masked, _ENV.sub(_masked, text))
+    if any(hint in text for hint in _SHAPE_HINTS):
+        text = _SHAPES.sub(MASK, text)
+    if "://" in text:
+        text = _URL_LOGIN.sub(rf"\1:{MASK}@", text)
+    if "earer" in text or "asic" in text:
+        text = _BEARER.sub(rf"\1 {MASK}", text)
+    return text
+
+
+def _masked(match: re.Match[str]) -> str:
+    name, quote, value = match.groups()
+    if _NOT_SECRET.match(value) or value.isdigit():  # `${VAR}` and counts name no secret
+        return match[0]
+    if match.re is _QUOTED and value.replace("-", "").replace("_", "").isalpha():
+        return match[0]
+    return f"{name}{quote}{MASK}"
+
+
+def _without_key_blocks(text: str) -> str:
+    """Private key blocks without their body; one that is not closed loses the rest of its text."""
+    out: list[str] = []
+    at = 0
+    while begin := _KEY_BLOCK.search(text, at):
+        out += [text[at : begin.end()], MASK]
+        end = text.find("-----END ", begin.end())
+        at = len(text) if end < 0 else end
+    return "".join([*out, text[at:]])

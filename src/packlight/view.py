@@ -1,0 +1,296 @@
+"""A conversation with the edits that are in effect: what layers plan on.
+
+`View` never changes: `with_edits` gives a new one. Positions are always those of the source, the conversation as
+the caller gave it, so a plan made on a view stays true whatever else is planned beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from .types import Edit, Format, Json, Message, Part, Position
+
+Place = tuple[int, int]
+"""`(message index, index in its parts)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAt:
+    """A tool result in a view, with the call it answers and what stands in its place now."""
+
+    message: int
+    place: int
+    """Index in the message's parts."""
+    part: Part
+    call: Part | None
+    edit: Edit | None
+    """The edit that stands in its place, if any: a preview, a placeholder."""
+    tokens: int
+    """Of what stands there now."""
+    span: tuple[Position, Position]
+
+    @property
+    def tool(self) -> str:
+        return self.call.tool if self.call else ""
+
+    @property
+    def arguments(self) -> Mapping[str, Json]:
+        return (self.call.arguments if self.call else None) or {}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which result answers which call, by occurrence: ids repeat in the wild."""
+
+    answer: Mapping[Place, Place]
+    """call -> result"""
+    question: Mapping[Place, Place]
+    """result -> call"""
+    unanswered: tuple[Place, ...]
+    orphans: tuple[Place, ...]
+    """Results whose call is not there, or was answered before."""
+
+
+def pair(messages: Sequence[Message]) -> Pairs:
+    """Pair calls and results: a result answers the first open call of its id in the newest message that has one."""
+    open_calls: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    answer: dict[Place, Place] = {}
+    orphans: list[Place] = []
+    for i, message in enumerate(messages):
+        for k, part in enumerate(message.parts):
+            if part.kind == "call" and not part.server:
+                open_calls[part.call_id].setdefault(i, []).append(k)
+            elif part.kind == "result" and not part.server:
+                waiting = open_calls.get(part.call_id)
+                if not waiting:
+                    orphans.append((i, k))
+                    continue
+                newest = max(waiting)
+                answer[(newest, waiting[newest].pop(0))] = (i, k)
+                if not waiting[newest]:
+                    del waiting[newest]
+    unanswered = sorted((i, k) for waiting in open_calls.values() for i, ks in waiting.items() for k in ks)
+    question = {result: call for call, result in answer.items()}
+    return Pairs(answer, question, tuple(unanswered), tuple(orphans))
+
+
+def plain_reference(text: str) -> tuple[str, str]:
+    """The reference of a text, and the words that name it to a model."""
+    ref = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return ref, f"ref {ref}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The source messages and the edits in effect."""
+
+    format: Format
+    messages: Sequence[Message]
+    count: Callable[[Json], int]
+    """Counts the tokens of a JSON value, uncalibrated."""
+    edits: tuple[Edit, ...] = ()
+    """Sorted by position, disjoint."""
+    first_unseen: int = 0
+    """Messages from here on have never been sent to a model."""
+    head: Mapping[str, Any] = field(default_factory=dict)
+    """The request without its list: system, tools, model, ..."""
+    head_tokens: int = 0
+    counted_tokens: int | None = None
+    """Sum of the messages' tokens, where it is known already."""
+    ratio: float = 1.0
+    """True tokens per counted token, learned from usage."""
+    binds_thinking: bool = True
+    """The model checks signed thinking against everything before it."""
+    refer: Callable[[str], tuple[str, str]] = plain_reference
+    """Gives a text's reference, and the words by which a placeholder says how to get it back."""
+    keep: Callable[[ResultAt], bool] = lambda result: False
+    """Results that the user wants left alone."""
+
+    def with_edits(self, planned: Iterable[Edit]) -> View:
+        """The view with these edits as well. Raises ValueError when one cuts across another."""
+        planned = list(planned)
+        return replace(self, edits=merge(self.edits, planned)) if planned else self
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return pair(self.messages)
+
+    @cached_property
+    def saved_tokens(self) -> int:
+        return sum(e.tokens_before - e.tokens_after for e in self.edits)
+
+    @cached_property
+    def source_tokens(self) -> int:
+        known = self.counted_tokens
+        return self.head_tokens + (sum(m.tokens for m in self.messages) if known is None else known)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Size of the request now, calibrated."""
+        return round((self.source_tokens - self.saved_tokens) * self.ratio)
+
+    def call_of(self, message: int, place: int) -> Part | None:
+        """The call that the result at this place answers."""
+        at = self.pairs.question.get((message, place))
+        return self.messages[at[0]].parts[at[1]] if at else None
+
+    @cached_property
+    def _by_message(self) -> Mapping[int, Edit]:
+        """Source message -> the message-span edit that covers it."""
+        covered: dict[int, Edit] = {}
+        for edit in self.edits:
+            if len(edit.start) == 1:
+                covered.update(dict.fromkeys(range(edit.start[0], edit.end[0]), edit))
+        return covered
+
+    @cached_property
+    def _by_block(self) -> Mapping[Position, Edit]:
+        """(message, block) -> the block-span edit that covers it."""
+        return {
+            (edit.start[0], b): edit
+            for edit in self.edits
+            if len(edit.start) == 2
+            for b in range(edit.start[1], edit.end[1])
+        }
+
+    def edit_of(self, message: int, block: int = -1) -> Edit | None:
+        """The edit in whose span this message, or this block of it, lies."""
+        return self._by_message.get(message) or (self._by_block.get((message, block)) if block >= 0 else None)
+
+    def is_folded(self, message: int) -> bool:
+        """True when a summary or nothing stands for it any more."""
+        edit = self._by_message.get(message)
+        return edit is not None and edit.action in ("summarised", "removed")
+
+    def tokens_of(self, message: int) -> int:
+        """What this source message weighs now, uncalibrated; 0 for one that an edit over several messages covers."""
+        edit = self._by_message.get(message)
+        if edit is not None:
+            return edit.tokens_after if edit.end[0] - edit.start[0] == 1 else 0
+        saved = (e for b, e in self._by_block.items() if b[0] == message and e.start[1] == b[1])
+        return self.messages[message].tokens - sum(e.tokens_before - e.tokens_after for e in saved)
+
+    def results(self) -> Iterator[ResultAt]:
+        """The tool results that still stand in the request, oldest first (those of the provider's own tools too)."""
+        for i, message in enumerate(self.messages):
+            if self.is_folded(i):
+                continue
+            for k, part in enumerate(message.parts):
+                if part.kind == "result":
+                    yield self._result(i, k, part)
+
+    def _result(self, i: int, k: int, part: Part) -> ResultAt:
+        edit = self.edit_of(i, part.block)
+        whole = part.block < 0
+        if edit is not None:
+            tokens = edit.tokens_after
+        else:
+            tokens = self.messages[i].tokens if whole else self.count(self.format.blocks(self.messages[i].data)[part.block])  # type: ignore[index]
+        span: tuple[Position, Position] = ((i,), (i + 1,)) if whole else ((i, part.block), (i, part.block + 1))
+        return ResultAt(i, k, part, self.call_of(i, k), edit, tokens, span)
+
+    def replace(self, layer: str, action: Any, span: tuple[Position, Position], new: Sequence[Json], **about: Any) -> Edit:
+        """An edit of that span with its tokens counted; `about` holds the remaining fields of `Edit`."""
+        return Edit(
+            layer,
+            action,
+            *span,
+            tuple(new),
+            tokens_before=self.span_tokens(span),
+            tokens_after=sum(map(self.count, new)),
+            **about,
+        )
+
+    def span_tokens(self, span: tuple[Position, Position]) -> int:
+        """What the source weighs there, uncalibrated."""
+        start, end = span
+        if len(start) == 1:
+            return sum(m.tokens for m in self.messages[start[0] : end[0]])
+        blocks = self.format.blocks(self.messages[start[0]].data) or []
+        return sum(map(self.count, blocks[start[1] : end[1]]))
+
+    def rendered(self) -> list[Json]:
+        """The list as it would be sent."""
+        return apply(self.format, [m.data for m in self.messages], self.edits)
+
+
+def merge(edits: Sequence[Edit], planned: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Edits in effect after a plan: a planned one takes the place of those inside its span.
+
+    Raises ValueError when two spans cross.
+    """
+    kept = list(edits)
+    for edit in planned:
+        kept = [e for e in kept if not _inside(e, edit)]
+        kept.append(edit)
+    kept.sort(key=lambda e: (e.start, e.end))
+    for a, b in zip(kept, kept[1:], strict=False):
+        if a.end > b.start:
+            raise ValueError(f"edits cross: {a.layer} {a.start}..{a.end} and {b.layer} {b.start}..{b.end}")
+    return tuple(kept)
+
+
+def _inside(inner: Edit, outer: Edit) -> bool:
+    if inner.start == inner.end and inner.start in (outer.start, outer.end):
+        return outer.start == outer.end  # an insertion at the border stays, unless it is inserted anew
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def apply(fmt: Format, items: Sequence[Any], edits: Sequence[Edit], plain: Callable[[Any], Json] = lambda m: m) -> list[Any]:
+    """The list with the edits made. Entries that no edit touches are the same objects.
+
+    `plain` gives an entry as a dict (entries may be SDK objects). A cache mark inside a replaced span moves to the
+    end of what replaces it, so marks never grow in number (Anthropic allows four).
+    """
+    out: list[Any] = []
+    at = 0
+    i = 0
+    while i < len(edits):
+        edit = edits[i]
+        out.extend(items[at : edit.start[0]])
+        if len(edit.start) == 1:
+            out.extend(_with_mark(fmt, edit.replacement, [plain(m) for m in items[edit.start[0] : edit.end[0]]]))
+            at = edit.end[0]
+            i += 1
+            continue
+        inside = [e for e in edits[i:] if e.start[0] == edit.start[0] and len(e.start) == 2]
+        data = plain(items[edit.start[0]])
+        out.append(fmt.with_blocks(data, _edited_blocks(fmt.blocks(data) or [], inside)))
+        at = edit.start[0] + 1
+        i += len(inside)
+    out.extend(items[at:])
+    return out
+
+
+def _edited_blocks(blocks: Sequence[Json], edits: Sequence[Edit]) -> list[Json]:
+    out: list[Json] = []
+    at = 0
+    for edit in edits:
+        out.extend(blocks[at : edit.start[1]])
+        new = list(edit.replacement)
+        mark = _last_mark(blocks[edit.start[1] : edit.end[1]])
+        if mark is not None and new and isinstance(new[-1], dict):
+            new[-1] = {**new[-1], "cache_control": mark}
+        out.extend(new)
+        at = edit.end[1]
+    out.extend(blocks[at:])
+    return out
+
+
+def _last_mark(blocks: Iterable[Json]) -> Json | None:
+    marks = [b["cache_control"] for b in blocks if isinstance(b, dict) and b.get("cache_control")]
+    return marks[-1] if marks else None
+
+
+def _with_mark(fmt: Format, new: Sequence[Json], old: Sequence[Mapping[str, Json]]) -> list[Json]:
+    mark = _last_mark(b for m in old for b in ((fmt.blocks(m) or []) if fmt.name != "responses" else ()))
+    out = list(new)
+    blocks = fmt.blocks(out[-1]) if mark is not None and out else None
+    if blocks and isinstance(blocks[-1], dict):
+        out[-1] = fmt.with_blocks(out[-1], [*blocks[:-1], {**blocks[-1], "cache_control": mark}])
+    return out

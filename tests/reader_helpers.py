@@ -1,0 +1,74 @@
+"""What the tests of the readers share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from packlight.laws import validate
+from packlight.replay.readers import read_sessions
+from packlight.replay.session import Session
+
+
+def lines(*records: Any) -> bytes:
+    return b"\n".join(json.dumps(r).encode() for r in records)
+
+
+def one(source: bytes, **kwargs: Any) -> Session:
+    (session,) = read_sessions(source, **kwargs)
+    return session
+
+
+def requests(session: Session) -> list[list[dict[str, Any]]]:
+    return [session.request(s, t)[session.list_key] for s in session.segments for t in s.turns]
+
+
+def assert_sound(session: Session) -> None:
+    """Every request is valid, and begins with the one before it in its window."""
+    for segment in session.segments:
+        ends = [t.end for t in segment.turns]
+        assert ends == sorted(ends)
+        assert all(0 < end <= len(segment.messages) for end in ends)
+        for turn in segment.turns[:: max(1, len(ends) // 12)] + segment.turns[-1:]:
+            assert validate(session.request(segment, turn)) == []
+
+
+# Records of Codex
+
+
+def item(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": {"type": kind, **fields}}
+
+
+def said(role: str, value: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item("message", role=role, content=[{"type": kind, "text": value}])
+
+
+def tool(call_id: str) -> dict[str, Any]:
+    return item("function_call", call_id=call_id, name="exec", arguments="{}")
+
+
+def output(call_id: str) -> dict[str, Any]:
+    return item("function_call_output", call_id=call_id, output="ok")
+
+
+def usage(total: int) -> dict[str, Any]:
+    info = {"total_token_usage": {"input_tokens": total * 10}, "last_token_usage": {"input_tokens": total}}
+    return {"type": "event_msg", "payload": {"type": "token_count", "info": info}}
+
+
+META = {"type": "session_meta", "payload": {"id": "s", "base_instructions": {"text": "Be good."}}}
+CONTEXT = {"type": "turn_context", "payload": {"model": "gpt-5.5"}}
+THINKS = item("reasoning", summary=[], encrypted_content="REDACTED", metadata={"turn_id": 1})
+
+
+# Blocks of Anthropic
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def call(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "ls"}}

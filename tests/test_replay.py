@@ -1,0 +1,274 @@
+"""A replay measures and checks an engine from outside: an honest one passes, each kind of cheat is found."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from packlight.replay.report import as_json, render, summary, use_color
+from packlight.replay.run import SessionResult, begins_with, replay
+from packlight.replay.session import Segment, Session, Turn
+from packlight.types import Edit
+
+BUDGET = 900
+RESULT = "x" * 400
+
+
+@dataclass
+class FakeReport:
+    tokens_before: int
+    tokens_after: int
+    new_edits: tuple[Edit, ...] = ()
+    error: object = None
+
+
+@dataclass
+class FakeCompaction:
+    given: Any
+    request: Any
+    report: FakeReport
+    fits: bool = True
+
+    @property
+    def changed(self) -> bool:
+        return self.request is not self.given
+
+    def restore(self) -> Any:
+        return self.given
+
+
+@dataclass
+class ClearingEngine:
+    """A small honest engine: over budget it clears every result but the last, and remembers which."""
+
+    cleared: dict[str, dict[str, Any]] = field(default_factory=dict)
+    usages: list[object] = field(default_factory=list)
+    clock: list[float | None] = field(default_factory=list)
+
+    def fit(self, request: Any, /, *, now_seconds: float | None = None) -> FakeCompaction:
+        self.clock.append(now_seconds)
+        before, sent, new = size(request["messages"]), self.edited(request["messages"]), ()
+        if size(sent) > BUDGET:
+            new = self.plan(request["messages"])
+            sent = self.edited(request["messages"])
+        changed = any(a is not b for a, b in zip(sent, request["messages"], strict=True))
+        report = FakeReport(before, size(sent), new)
+        return FakeCompaction(request, {**request, "messages": sent} if changed else request, report)
+
+    def plan(self, messages: list[dict[str, Any]]) -> tuple[Edit, ...]:
+        results = [(i, m) for i, m in enumerate(messages) if is_result(m)]
+        fresh = [(i, m) for i, m in results[:-1] if id_of(m) not in self.cleared]
+        for _, message in fresh:
+            block = {**message["content"][0], "content": "[cleared]"}
+            self.cleared[id_of(message)] = {**message, "content": [block]}
+        return tuple(Edit("micro_compact", "cleared", (i,), (i + 1,), (), ref=id_of(m)) for i, m in fresh)
+
+    def edited(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [self.cleared.get(id_of(m), m) if is_result(m) else m for m in messages]
+
+    def record_usage(self, compaction: Any, usage: Any, /) -> None:
+        self.usages.append(usage)
+
+
+def size(messages: list[dict[str, Any]]) -> int:
+    return len(json.dumps(messages)) // 4
+
+
+def is_result(message: dict[str, Any]) -> bool:
+    return message["role"] == "user" and isinstance(message["content"], list)
+
+
+def id_of(message: dict[str, Any]) -> str:
+    return str(message["content"][0]["tool_use_id"])
+
+
+def recorded(rounds: int = 20, windows: int = 1) -> Session:
+    def window(offset: int) -> Segment:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+        turns = []
+        for i in range(offset, offset + rounds):
+            turns.append(Turn(len(messages), {"input_tokens": len(messages)}, 60.0 * i))
+            call = {"type": "tool_use", "id": f"call_{i}", "name": "Read", "input": {"path": f"{i}.py"}}
+            messages.append({"role": "assistant", "content": [call]})
+            result = {"type": "tool_result", "tool_use_id": f"call_{i}", "content": f"{i} {RESULT}"}
+            messages.append({"role": "user", "content": [result]})
+        return Segment(messages, turns)
+
+    segments = [window(rounds * k) for k in range(windows)]
+    return Session("made", "messages", "anthropic", segments, model="claude-opus-4-5")
+
+
+def run(engine: Any, session: Session | None = None) -> SessionResult:
+    return replay(session or recorded(), policy="default", window_tokens=1000, compactor_factory=lambda *_: engine)
+
+
+def test_honest_engine_passes() -> None:
+    result = run(ClearingEngine())
+    assert result.turns == 20
+    assert result.batches
+    assert result.restored
+    assert result.invalid == []
+    assert result.breaks_elsewhere == []
+    assert len(result.breaks_at_batch) == len(result.batches)
+    assert max(result.after_tokens) < max(result.before_tokens) / 2
+    assert result.mean_context_tokens == round(sum(result.after_tokens) / 20)
+    assert result.batches[0].layers == {"micro_compact": result.batches[0].taken_out}
+
+
+def test_engine_gets_time_and_usage() -> None:
+    """The clock is the session's; usage is given only for what was sent as recorded."""
+    engine = ClearingEngine()
+    session = recorded()
+    session.segments[0].turns[3].seconds = None
+    result = run(engine, session)
+    first_changed = result.batches[0].turn
+    assert engine.clock[:5] == [0.0, 60.0, 120.0, 120.0, 240.0]
+    assert engine.usages == [t.usage for t in session.segments[0].turns[:first_changed]]
+    assert result.recorded_tokens == [t.end for t in session.segments[0].turns]
+
+
+def test_new_window_is_no_break() -> None:
+    result = run(ClearingEngine(), recorded(rounds=4, windows=3))
+    assert result.segment_starts == [4, 8]
+    assert result.prefix_breaks == len(result.breaks_at_batch)
+
+
+class LosesACall(ClearingEngine):
+    def edited(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [m for i, m in enumerate(messages) if i != 1]
+
+
+class Restless(ClearingEngine):
+    """Another placeholder each time."""
+
+    def edited(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        sent = super().edited(messages)
+        return [
+            {**m, "content": [{**m["content"][0], "content": f"[{len(sent)}]"}]} if m not in messages else m
+            for m in sent
+        ]
+
+
+class OtherOrder(ClearingEngine):
+    """The same values, other bytes: a cache would miss."""
+
+    def edited(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        sent = super().edited(messages)
+        turned = dict(reversed(sent[0].items())) if len(sent) % 4 == 1 else sent[0]
+        return [turned, *sent[1:]]
+
+
+class Forgetful(ClearingEngine):
+    def fit(self, request: Any, /, *, now_seconds: float | None = None) -> FakeCompaction:
+        compaction = super().fit(request, now_seconds=now_seconds)
+        if compaction.changed:
+            compaction.given = {**request, "messages": [*request["messages"][:-1], {"role": "user", "content": "?"}]}
+        return compaction
+
+
+class Marking(ClearingEngine):
+    """Cache marks that move are no prefix break."""
+
+    def edited(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        *before, last = super().edited(messages)
+        if not is_result(last):
+            return [*before, last]
+        return [*before, {**last, "content": [{**last["content"][0], "cache_control": {"type": "ephemeral"}}]}]
+
+
+def test_cheats_are_found() -> None:
+    lost = run(LosesACall())
+    assert lost.invalid_requests == lost.turns - 1
+    assert not run(Forgetful()).restored
+    assert run(Restless()).breaks_elsewhere
+    assert run(OtherOrder()).breaks_elsewhere
+    marked = run(Marking())
+    assert marked.breaks_elsewhere == []
+    assert marked.invalid == []
+
+
+def test_recorded_violation_is_not_ours() -> None:
+    session = recorded()
+    session.segments[0].messages.insert(
+        3, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "nobody", "content": "?"}]}
+    )
+    for turn in session.segments[0].turns[2:]:
+        turn.end += 1
+    result = run(ClearingEngine(), session)
+    assert result.batches
+    assert result.invalid == []
+
+
+def test_begins_with() -> None:
+    a, b = {"role": "user", "content": "a"}, {"role": "user", "content": "b"}
+    assert begins_with([a, b], [a])
+    assert begins_with([dict(a), b], [a, b])
+    assert not begins_with([a], [a, b])
+    assert not begins_with([b, a], [a])
+
+
+def test_json_has_the_promised_names() -> None:
+    body = json.loads(json.dumps(as_json(run(ClearingEngine()))))
+    promised = {
+        "session", "reader", "format", "turns", "tokens_before", "tokens_after", "mean_context_tokens", "batches",
+        "prefix_breaks", "invalid_requests", "restored",
+    }  # fmt: skip
+    assert promised <= body.keys()
+    assert body["batches"] == len(body["batch_list"])
+    assert body["tokens_before"] == sum(body["tokens_by_turn"]["before"])
+
+
+def test_table_for_a_person() -> None:
+    text = render(run(ClearingEngine(), recorded(windows=2)))
+    assert "\x1b" not in text
+    for words in (
+        "40 turns",
+        "began a new window once",
+        "none",
+        "all of it can be had back",
+        "results cleared",
+        "(micro_compact)",
+        "▲ batch",
+        "mean context",
+    ):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b[" in render(run(ClearingEngine()), color=True)
+
+
+def test_table_tells_what_went_wrong() -> None:
+    assert "NOT all of it can be had back" in render(run(Forgetful()))
+    assert "turn 1: " in render(run(LosesACall()))
+    assert "elsewhere" in render(run(Restless()))
+
+
+def test_nothing_to_show() -> None:
+    empty = Session("empty", "messages", "chat", [], notes=["1 x broken record (line 3)"])
+    text = render(run(ClearingEngine(), empty))
+    assert "no model call" in text
+    assert "broken record" in text
+    assert as_json(run(ClearingEngine(), empty))["mean_context_tokens"] == 0
+
+
+def test_summary_one_row_each() -> None:
+    rows = summary([run(ClearingEngine()), run(Forgetful())]).splitlines()
+    assert len(rows) == 3
+    assert rows[1].endswith("yes") and rows[2].endswith("NO")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_only_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert use_color(Terminal())
+    assert not use_color(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not use_color(Terminal())
