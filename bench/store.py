@@ -79,7 +79,7 @@ def questions(repeat: int) -> list[str]:
         rows.append(f"| next search | {timed(lambda: ask(store, 'value_778 compute'), repeat):.2f} |")
         rows.append(f"| batches at 10,000 chain hashes | {timed(lambda: store.batches_at('o', asked), repeat):.3f} |")
         rows.append(f"| usage at 10,000 chain hashes | {timed(lambda: store.usage_at(asked, owner='o'), repeat):.1f} |")
-        ref = store.ref(contents(1)[0])
+        ref = store.ref(contents(1)[0], owner="o")
         asks = lambda: store.document(ref, conversation="c", owner="o")  # noqa: E731
         rows.append(f"| one document by reference | {timed(asks, repeat):.3f} |")
         rows.append(f"| purge of all | {once(lambda: store.purge(all=True)):.0f} |")
@@ -103,7 +103,7 @@ def put(store: Store, texts: list[str], *, documents: bool = True) -> None:
     originals = [f'{{"role":"tool","content":{text!r}}}'.encode() for text in texts]
     blobs = {hashlib.sha256(data).hexdigest(): data for data in originals}
     found = [
-        Document(ref=store.ref(text), text=text, conversation="c", kind="result", ordinal=index)
+        Document(ref=store.ref(text, owner="o"), text=text, conversation="c", kind="result", ordinal=index)
         for index, text in enumerate(texts if documents else ())
     ]
     row = BatchRow(

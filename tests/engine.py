@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -37,8 +38,10 @@ def compact(request: Json, format: str, policy: str = "default", window: int | N
 
 
 def compactor(format: str, **options: Any) -> Any:
-    model = options.pop("model", MODELS[format])
-    return packlight.Compactor(model, format=format, **options)
+    """A compactor whose `fit` knows the format: some requests here are too plain to tell it."""
+    made = packlight.Compactor(options.pop("model", MODELS[format]), **options)
+    made.fit = functools.partial(made.fit, format=format)
+    return made
 
 
 def fit(request: Json, format: str, **options: Any) -> Any:

@@ -725,7 +725,7 @@ def test_b71_requests_only_grow(policy):
 def test_b72_unknown_window_is_not_guessed():
     messages = [{"role": "user", "content": "go"}, *_loop("chat", 60, 6000)]
     for model in ("my-finetune-7b", "claude-opus-4-6[1m]"):
-        c = packlight.Compactor(model, format="chat").fit({**body(messages, "chat"), "model": model})
+        c = packlight.Compactor(model).fit({**body(messages, "chat"), "model": model})
         assert not c.changed, model
 
 

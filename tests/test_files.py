@@ -55,7 +55,9 @@ def test_shape_tells_action(arguments, action, path):
 
 
 def test_lines_of_read():
-    assert [only(a).limit for a in ({"path": "a", "view_range": [3, 11]}, {"path": "a", "start_line": 3, "end_line": 11})] == [9, 9]
+    assert [
+        only(a).limit for a in ({"path": "a", "view_range": [3, 11]}, {"path": "a", "start_line": 3, "end_line": 11})
+    ] == [9, 9]
     assert only({"path": "a", "offset": "7"}).offset == 7
 
 
@@ -67,7 +69,9 @@ def test_several_edits_in_one_call():
 
 def test_failed_and_open_calls_are_not_ok():
     assert not only({"file_path": "/x", "old_string": "a", "new_string": "b"}, "Error: not found").ok
-    messages = [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {"path": "x"}}]}]
+    messages = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {"path": "x"}}]}
+    ]
     view = View(format=ANTHROPIC, messages=[formats.read_message(ANTHROPIC, m, count) for m in messages], count=count)
     assert [(e.ok, e.result_message) for e in file_events(view)] == [(False, -1)]
 
@@ -129,7 +133,10 @@ def test_text_of_read(text, expected):
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [
-        (Part("result", 0, "Process exited with code 1\nOutput:\nModuleNotFoundError: x"), "exit 1: ModuleNotFoundError: x"),
+        (
+            Part("result", 0, "Process exited with code 1\nOutput:\nModuleNotFoundError: x"),
+            "exit 1: ModuleNotFoundError: x",
+        ),
         (Part("result", 0, "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess. Updated"), "ok"),
         (Part("result", 0, '{"output":"a\\nb\\n","metadata":{"exit_code":0}}'), "2 lines"),
         (Part("result", 0, "<tool_use_error>File not read</tool_use_error>"), "error: File not read"),
@@ -181,7 +188,11 @@ def test_preview_names_what_is_missing():
 FAMILY = "👨‍👩‍👧‍👦"
 
 
-@given(st.lists(st.sampled_from([*"ab\n\r", FAMILY, "🇩🇪", "é", "\ud83d"])).map("".join), st.integers(0, 30), st.integers(0, 30))
+@given(
+    st.lists(st.sampled_from([*"ab\n\r", FAMILY, "🇩🇪", "é", "\ud83d"])).map("".join),
+    st.integers(0, 30),
+    st.integers(0, 30),
+)
 def test_preview_cuts_nothing_visible_in_two(text, head_chars, tail_chars):
     shown = preview(text, head_chars=head_chars, tail_chars=tail_chars)
     shown.encode("utf-8")
@@ -203,7 +214,10 @@ def test_one_line_is_one_short_line(text, limit):
         ("BRAVE_SEARCH_API_KEY=BSA0000000000000000", "BRAVE_SEARCH_API_KEY=[masked]"),
         ('{"apiKey": "abc123def456"}', '{"apiKey": "[masked]"}'),
         ("postgres://me:hunter22@db/x", "postgres://me:[masked]@db/x"),
-        ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----[masked]-----END PRIVATE KEY-----"),
+        (
+            "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----[masked]-----END PRIVATE KEY-----",
+        ),
         ("see xoxb-1234567890-abc", "see [masked]"),
         ("const key = item.key; max_tokens: 4096", "const key = item.key; max_tokens: 4096"),
         ("TOKEN=${TOKEN}", "TOKEN=${TOKEN}"),
@@ -219,4 +233,9 @@ def test_hostile_text_takes_linear_time():
         text = piece * (400_000 // len(piece))
         result = Part("result", 0, text)
         outcome_of(result), is_failure(result), mask(text), preview(text, head_chars=50, tail_chars=50, error_lines=5)
-        read_text(result), target_of(Part("call", 0, arguments={"command": text})), shell_files(text), list(patch_changes(text))
+        (
+            read_text(result),
+            target_of(Part("call", 0, arguments={"command": text})),
+            shell_files(text),
+            list(patch_changes(text)),
+        )

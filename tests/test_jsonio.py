@@ -108,6 +108,20 @@ def test_levels_ignore_strings() -> None:
     assert levels(json.dumps(nested).encode()) == 4
 
 
+@given(st.lists(st.sampled_from(["[", "]", "{", "\\", '"', "a"]), max_size=40), st.integers(1, 7))
+@settings(max_examples=300, deadline=None)
+def test_levels_in_small_pieces(texts: list[str], scan_bytes: int) -> None:
+    """Strings and escapes that lie across the border of two pieces."""
+    from packlight import jsonio
+
+    source = json.dumps([[]] * 301 + ["".join(texts), [["".join(texts)]]] * 3).encode()
+    before, jsonio._SCAN_BYTES = jsonio._SCAN_BYTES, scan_bytes
+    try:
+        assert levels(source) == 3
+    finally:
+        jsonio._SCAN_BYTES = before
+
+
 def test_deep_from_a_deep_stack() -> None:
     """The interpreter's recursion limit is no limit of ours."""
 

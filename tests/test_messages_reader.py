@@ -9,7 +9,7 @@ import pytest
 
 from packlight.errors import InvalidRequest, UnknownFormat
 from packlight.replay.readers import read_sessions
-from packlight.replay.session import input_tokens_of
+from packlight.tokens.usage import input_tokens
 from reader_helpers import META, assert_sound, call, lines, one, output, said, tool
 
 CHAT = [
@@ -63,7 +63,7 @@ def test_completion_log() -> None:
     assert session.model == "gpt"
     assert session.head == {"tools": log["kwargs"]["tools"]}
     last = session.segments[0].turns[-1]
-    assert (input_tokens_of(last.usage), last.seconds) == (9, 5.0)
+    assert (input_tokens(last.usage), last.seconds) == (9, 5.0)
 
 
 def test_message_a_line() -> None:
@@ -76,7 +76,7 @@ def test_message_a_line() -> None:
             {"role": "_usage", "token_count": 60},
         )
     )
-    assert [(t.end, input_tokens_of(t.usage)) for t in session.segments[0].turns] == [(1, 50)]
+    assert [(t.end, input_tokens(t.usage)) for t in session.segments[0].turns] == [(1, 50)]
 
 
 def test_list_of_runs() -> None:

@@ -19,7 +19,7 @@ from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryEr
 from .formats import plain, split
 from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
-from .layers import CompactHistory, MediaLimits
+from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
 from .ledger import Ledger
 from .measure import Gauge
 from .policy import Policy, Size, preset
@@ -31,6 +31,9 @@ from .view import ResultAt, View, apply
 
 MAX_ATTEMPTS = 3
 """Tries after an overflow, each strictly smaller."""
+
+MIN_GAIN_RATIO = 0.05
+"""A batch that does not make the request fit must free at least this share of the budget: else each call would make one."""
 
 Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
 
@@ -54,6 +57,20 @@ class _Work:
     mended: list[tuple[int, int, tuple[Json, ...]]]
     fresh: bool = False
     attempt: int = 0
+    error: Exception | None = None
+    """What a layer failed with; the others went on."""
+
+    def run(self, layer: Layer, view: View, target: Target) -> Generator[SummaryRequest, SummaryReply, View]:
+        """The view with what a layer plans; one that writes a summary is driven step by step."""
+        try:
+            if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
+                edits = yield from layer.steps(view, target)
+            else:
+                edits = layer(view, target)
+        except SummaryError as error:
+            self.error = error
+            return view
+        return view.with_edits(edits)
 
 
 class Compactor:
@@ -226,7 +243,7 @@ class Compactor:
             head=head,
             head_tokens=self._gauge.head_tokens(head),
             binds_thinking=models.binds_thinking(model, head),
-            keep=self._kept,
+            keep=self._kept if self._keep_tools or self._keep else None,
         )
         view, size = self._gauge.measured(seen, source, batch, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
@@ -264,7 +281,7 @@ class Compactor:
     # --- a batch --------------------------------------------------------------------------------------------------
 
     def _batch(self, work: _Work, reason: str | None, force: bool) -> Planning:
-        ledger = Ledger(self.store, files=self._recall == "files")
+        ledger = Ledger(self.store, self.owner, files=self._recall == "files")
         work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
         try:
             view = yield from self._planned(work, reason, force)
@@ -279,8 +296,7 @@ class Compactor:
             raise
         except Exception as error:
             return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
-        if view.tokens >= work.view.tokens or (new := gained(before, after)):
-            why = f"it would break the request: {new[0]}" if view.tokens < work.view.tokens else "it would not be smaller"
+        if why := self._refused(work, view, gained(before, after)):
             return self._result(work, work.view, (), f"no batch: {why}", broken=before)
         return self._recorded(work, view, own, ledger, reason or "large results shortened before they were first sent", before)
 
@@ -288,16 +304,15 @@ class Compactor:
         view, policy = work.view, self.policy
         target = self._target(work, force)
         for layer in policy.on_arrival if work.limits.budget_tokens is not None else ():
-            view = yield from _run(layer, view, target)
-        if policy.each_call and reason is not None:
-            for layer in policy.each_call:
-                view = yield from _run(layer, view, target)
+            view = yield from work.run(layer, view, target)
+        for layer in policy.each_call if reason is not None else ():
+            view = yield from work.run(layer, view, target)
         batch_due = force or self.policy.due(self._size_of(work, view)) is not None
         for layer in policy.when_due if batch_due else ():
             if view.tokens > target.target_tokens or policy.each_call:
-                view = yield from _run(layer, view, target)
+                view = yield from work.run(layer, view, target)
         if policy.on_overflow:
-            view = yield from _run(MediaLimits(), view, target)
+            view = yield from work.run(MediaLimits(), view, target)
             view = yield from self._squeezed(work, view)
         return view
 
@@ -320,16 +335,29 @@ class Compactor:
                 max_image_pixels=limits.max_image_pixels,
             )
             for layer in self.policy.on_overflow:
-                view = yield from _run(layer, view, target)
+                view = yield from work.run(layer, view, target)
             over_bytes = False
         return view
+
+    def _refused(self, work: _Work, view: View, broken: Sequence[Violation]) -> str | None:
+        """Why a planned batch is not made: it would break something, or be no gain worth a rewrite of the cache."""
+        if broken:
+            return f"it would break the request: {broken[0]}"
+        freed, budget = work.view.tokens - view.tokens, work.limits.budget_tokens
+        if freed <= 0:
+            return "it would not be smaller"
+        if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
+            head = round(view.head_tokens * view.ratio)
+            return f"only {freed:,} tokens more can go, and {view.tokens:,} would stay ({head:,} of system and tools)"
+        return None
 
     def _target(self, work: _Work, force: bool) -> Target:
         limits, view = work.limits, work.view
         budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
-        goal = round(budget * self.policy.target_ratio)
+        head = round(view.head_tokens * view.ratio)
+        goal = head + round(max(0, budget - head) * self.policy.target_ratio)
         if self.policy.target_tokens is not None:
-            goal = min(goal, round(view.head_tokens * view.ratio) + self.policy.target_tokens)
+            goal = min(goal, head + self.policy.target_tokens)
         if force:
             goal = min(goal, round(view.tokens * 0.3))
         return Target(
@@ -435,7 +463,7 @@ class Compactor:
         broken: Sequence[Violation] = (),
     ) -> Compaction:
         work.view = view
-        seen = work.seen
+        seen, error = work.seen, error or work.error
         as_given = not own and (work.batch is seen.given if seen.given else not view.edits)
         items = list(seen.items) if as_given else apply(view.format, work.source.items, view.edits, plain)
         changed = not as_given or bool(work.mended)
@@ -443,7 +471,7 @@ class Compactor:
         report = Report(
             outcome=outcome,
             reason=reason,
-            tokens_before=work.size.tokens if not seen.given else round(view.source_tokens * view.ratio),
+            tokens_before=work.size.tokens if seen.given else round(view.source_tokens * view.ratio),
             tokens_after=view.tokens,
             budget_tokens=work.limits.budget_tokens,
             window_tokens=work.limits.window_tokens,
@@ -460,7 +488,7 @@ class Compactor:
             fits=work.limits.budget_tokens is None or view.tokens <= work.limits.budget_tokens,
             changed=changed,
             report=report,
-            conversation=work.conversation,
+            conversation=work.conversation if view.edits else "",
             given=work.request,
             attempt=work.attempt,
             state=work,
@@ -484,15 +512,6 @@ class Compactor:
             error=error,
         )
         return Compaction(request=request, messages=items, fits=True, changed=False, report=report, given=request)
-
-
-def _run(layer: Layer, view: View, target: Target) -> Generator[SummaryRequest, SummaryReply, View]:
-    """The view with what a layer plans; layers that may ask a model are driven step by step."""
-    if isinstance(layer, CompactHistory):
-        edits = yield from layer.steps(view, target)
-    else:
-        edits = layer(view, target)
-    return view.with_edits(edits)
 
 
 def _new_edits(before: View, after: View) -> tuple[Edit, ...]:

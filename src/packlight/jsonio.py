@@ -24,6 +24,7 @@ from .types import Json
 MAX_LEVELS = 1_000
 _FAST_LEVELS = 300
 """Up to here the C parsers are used; deeper they could meet the interpreter's recursion limit."""
+_SCAN_BYTES = 1 << 18
 _INT_DIGITS = 4_000
 """Python refuses to read or print longer integers at once (`sys.get_int_max_str_digits`)."""
 
@@ -69,16 +70,27 @@ def dump(value: Json, *, indent: int | None = None) -> bytes:
 
 
 def levels(source: bytes) -> int:
-    """How deep JSON is nested, without parsing it (right for valid JSON, a guess otherwise)."""
+    """How deep JSON is nested, without parsing it: right for valid JSON, a guess otherwise; at most a bit too many
+    where that is already more than is taken."""
     if source.count(b"[") + source.count(b"{") <= _FAST_LEVELS:
         return min(_FAST_LEVELS, len(source))
-    plain = source.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(plain.split(b'"')[::2]).translate(None, _BRACKETS)
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+    level = deepest = start = 0
+    in_string = False
+    while start < len(source) and deepest <= MAX_LEVELS:
+        end = start + _SCAN_BYTES
+        while source[end - 1 : end] == b"\\":  # do not cut an escape in two
+            end += 1
+        pieces = source[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        brackets = b"".join(pieces[in_string::2]).translate(None, _BRACKETS)
+        reached = list(accumulate(map(_STEP.__getitem__, brackets), initial=level))
+        level, deepest = reached[-1], max(deepest, *reached)
+        in_string ^= len(pieces) % 2 == 0
+        start = end
+    return deepest
 
 
 def _decode(source: bytes) -> str:
-    if source.startswith((b"\xff\xfe", b"\xfe\xff")) or source[:4].count(0) >= 2 or source[1:2] == b"\0":
+    if source.startswith((b"\xff\xfe", b"\xfe\xff")) or source[:4].count(0) in (2, 3):
         raise InvalidRequest("not JSON: the text is UTF-16 or UTF-32, JSON must be UTF-8")
     body = source.removeprefix(codecs.BOM_UTF8)
     if not body.strip(b" \t\r\n"):

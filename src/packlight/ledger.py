@@ -18,8 +18,9 @@ _MIN_ARGUMENTS_CHARS = 200
 class Ledger:
     """Names texts for one plan."""
 
-    def __init__(self, store: Store, *, files: bool) -> None:
+    def __init__(self, store: Store, owner: str, *, files: bool) -> None:
         self._store = store
+        self._owner = owner
         self._files = files
         self._texts: dict[str, str] = {}
 
@@ -32,7 +33,7 @@ class Ledger:
 
     def _ref(self, text: str) -> str:
         try:
-            return self._store.ref(text)
+            return self._store.ref(text, owner=self._owner)
         except StoreError:
             return text_hash(text)[:REF_CHARS]  # whether it can be stored shows when the batch is written
 

@@ -25,7 +25,7 @@ from .view import View
 
 MAX_FACTS = 4_096
 _MIN_ESTIMATE_TOKENS = 200
-_MIN_STEP_TOKENS = 1_500
+_MIN_STEP_TOKENS = 5_000
 _LOOKED_BACK = 64
 _HEAD_KEYS = ("system", "instructions", "tools", "functions", "response_format", "text")
 
@@ -39,6 +39,9 @@ class Facts:
     counted: int = 0
     """The provider's; 0 while there is none."""
     ratio: float = 1.0
+    first_estimated: int = 0
+    first_counted: int = 0
+    """The same of the first request since the last batch: the ratio is learned over that stretch."""
     overhead_tokens: float = 0.0
     """True tokens that every request holds beyond what was shown to us."""
     base_tokens: int = 0
@@ -127,7 +130,7 @@ class Gauge:
         facts = self.facts(seen)
         tokens = view.tokens
         if batch is not None:
-            facts.base_tokens, facts.carried_tokens = tokens, 0
+            facts.base_tokens, facts.carried_tokens, facts.first_counted = tokens, 0, 0
         else:
             base = facts.base_tokens or round(view.head_tokens * view.ratio) + 30_000
             facts.carried_tokens += max(0, tokens - base)
@@ -145,10 +148,14 @@ class Gauge:
                 facts.ratio, facts.overhead_tokens = counted / estimated, 0.0
                 self._ratios[str(head.get("model") or "")] = facts.ratio
         else:
-            step = estimated - facts.estimated
-            if facts.counted and step > _MIN_STEP_TOKENS and counted > facts.counted:
-                facts.ratio = (counted - facts.counted) / step
-            facts.overhead_tokens = max(0.0, counted - facts.ratio * estimated)
+            if not facts.first_counted or estimated < facts.first_estimated:
+                facts.first_estimated, facts.first_counted = estimated, counted
+            step, grown = estimated - facts.first_estimated, counted - facts.first_counted
+            if step > _MIN_STEP_TOKENS and grown > 0:
+                facts.ratio = grown / step
+            if counted < facts.ratio * estimated:
+                facts.ratio = counted / max(1, estimated)
+            facts.overhead_tokens = counted - facts.ratio * estimated
         facts.estimated, facts.counted = estimated, counted
         self._keep(seen.chain[-1], facts)
         row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})

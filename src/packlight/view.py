@@ -21,18 +21,23 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ResultAt:
-    """A tool result in a view, with the call it answers and what stands in its place now."""
+    """A tool result in a view, with what stands in its place now."""
 
+    view: View = field(repr=False)
     message: int
     place: int
     """Index in the message's parts."""
     part: Part
-    call: Part | None
     edit: Edit | None
     """The edit that stands in its place, if any: a preview, a placeholder."""
     tokens: int
     """Of what stands there now."""
     span: tuple[Position, Position]
+
+    @property
+    def call(self) -> Part | None:
+        """The call it answers."""
+        return self.view.call_of(self.message, self.place)
 
     @property
     def tool(self) -> str:
@@ -108,17 +113,22 @@ class View:
     """The model checks signed thinking against everything before it."""
     refer: Callable[[str], tuple[str, str]] = plain_reference
     """Gives a text's reference, and the words by which a placeholder says how to get it back."""
-    keep: Callable[[ResultAt], bool] = lambda result: False
+    keep: Callable[[ResultAt], bool] | None = None
     """Results that the user wants left alone."""
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What was worked out of the source once, for all views of it: it does not depend on the edits."""
 
     def with_edits(self, planned: Iterable[Edit]) -> View:
         """The view with these edits as well. Raises ValueError when one cuts across another."""
         planned = list(planned)
         return replace(self, edits=merge(self.edits, planned)) if planned else self
 
-    @cached_property
+    @property
     def pairs(self) -> Pairs:
-        return pair(self.messages)
+        known = self.memo.get("pairs")
+        if known is None:
+            known = self.memo["pairs"] = pair(self.messages)
+        return known
 
     @cached_property
     def saved_tokens(self) -> int:
@@ -172,27 +182,37 @@ class View:
         edit = self._by_message.get(message)
         if edit is not None:
             return edit.tokens_after if edit.end[0] - edit.start[0] == 1 else 0
-        saved = (e for b, e in self._by_block.items() if b[0] == message and e.start[1] == b[1])
-        return self.messages[message].tokens - sum(e.tokens_before - e.tokens_after for e in saved)
+        return self.messages[message].tokens - self._saved_in_blocks.get(message, 0)
 
-    def results(self) -> Iterator[ResultAt]:
-        """The tool results that still stand in the request, oldest first (those of the provider's own tools too)."""
-        for i, message in enumerate(self.messages):
+    @cached_property
+    def _saved_in_blocks(self) -> Mapping[int, int]:
+        saved: dict[int, int] = {}
+        for e in self.edits:
+            if len(e.start) == 2:
+                saved[e.start[0]] = saved.get(e.start[0], 0) + e.tokens_before - e.tokens_after
+        return saved
+
+    def results(self, start: int = 0) -> Iterator[ResultAt]:
+        """The tool results that still stand from message `start` on, oldest first (the provider's own tools' too)."""
+        for i in range(start, len(self.messages)):
             if self.is_folded(i):
                 continue
-            for k, part in enumerate(message.parts):
+            for k, part in enumerate(self.messages[i].parts):
                 if part.kind == "result":
                     yield self._result(i, k, part)
 
     def _result(self, i: int, k: int, part: Part) -> ResultAt:
         edit = self.edit_of(i, part.block)
-        whole = part.block < 0
-        if edit is not None:
-            tokens = edit.tokens_after
-        else:
-            tokens = self.messages[i].tokens if whole else self.count(self.format.blocks(self.messages[i].data)[part.block])  # type: ignore[index]
-        span: tuple[Position, Position] = ((i,), (i + 1,)) if whole else ((i, part.block), (i, part.block + 1))
-        return ResultAt(i, k, part, self.call_of(i, k), edit, tokens, span)
+        span: tuple[Position, Position] = ((i,), (i + 1,))
+        if part.block >= 0:
+            span = ((i, part.block), (i, part.block + 1))
+        alone = len(self.messages[i].parts) == 1
+        standing = self.messages[i].tokens if alone else self.span_tokens(span)
+        return ResultAt(self, i, k, part, edit, edit.tokens_after if edit else standing, span)
+
+    def is_kept(self, result: ResultAt) -> bool:
+        """Whether the user wants this result left alone."""
+        return self.keep is not None and self.keep(result)
 
     def replace(self, layer: str, action: Any, span: tuple[Position, Position], new: Sequence[Json], **about: Any) -> Edit:
         """An edit of that span with its tokens counted; `about` holds the remaining fields of `Edit`."""
@@ -224,21 +244,27 @@ def merge(edits: Sequence[Edit], planned: Sequence[Edit]) -> tuple[Edit, ...]:
 
     Raises ValueError when two spans cross.
     """
-    kept = list(edits)
-    for edit in planned:
-        kept = [e for e in kept if not _inside(e, edit)]
-        kept.append(edit)
-    kept.sort(key=lambda e: (e.start, e.end))
-    for a, b in zip(kept, kept[1:], strict=False):
-        if a.end > b.start:
-            raise ValueError(f"edits cross: {a.layer} {a.start}..{a.end} and {b.layer} {b.start}..{b.end}")
-    return tuple(kept)
+    everything = [(e.start, e.end, n, e) for n, e in enumerate((*edits, *planned))]
+    everything.sort(key=lambda x: x[:3])
+    kept: list[tuple[Position, Position, int, Edit]] = []
+    for new in everything:
+        while kept and _overlap(kept[-1], new):
+            before = kept[-1]
+            if new[2] > before[2] and new[0] <= before[0] and before[1] <= new[1]:
+                kept.pop()
+            elif before[2] > new[2] and new[1] <= before[1]:
+                break
+            else:
+                a, b = before[3], new[3]
+                raise ValueError(f"edits cross: {a.layer} {a.start}..{a.end} and {b.layer} {b.start}..{b.end}")
+        else:
+            kept.append(new)
+    return tuple(e for _, _, _, e in kept)
 
 
-def _inside(inner: Edit, outer: Edit) -> bool:
-    if inner.start == inner.end and inner.start in (outer.start, outer.end):
-        return outer.start == outer.end  # an insertion at the border stays, unless it is inserted anew
-    return outer.start <= inner.start and inner.end <= outer.end
+def _overlap(a: tuple[Position, Position, int, Edit], b: tuple[Position, Position, int, Edit]) -> bool:
+    """Whether b, which does not begin before a, begins inside it; two insertions at one place do too."""
+    return b[0] < a[1] or (a[0], a[1]) == (b[0], b[1])
 
 
 def apply(fmt: Format, items: Sequence[Any], edits: Sequence[Edit], plain: Callable[[Any], Json] = lambda m: m) -> list[Any]:

@@ -17,6 +17,8 @@ from ..view import View
 from .fold import Run, fold, runs_between, user_words
 
 NAME = "compact_history"
+MIN_SUMMARY_TOKENS = 600
+"""A summary gets at least so much room, or nine tenths of what it stands for: less says nothing."""
 Steps = Generator[SummaryRequest, SummaryReply, "list[Edit]"]
 
 
@@ -58,13 +60,11 @@ class CompactHistory:
             view=view,
             start=runs[0][0],
             end=runs[-1][1],
-            max_tokens=max(room, min(600, int(folded * 0.9))),
+            max_tokens=max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9))),
             visible_from=end,
             kept=frozenset(keep | (set(range(runs[0][0], runs[-1][1])) - {i for a, b in runs for i in range(a, b)})),
         )
         summary = yield from self.writer(job)
-        if not summary.text.strip():
-            raise SummaryError("the summary is empty")
         return summary
 
     @staticmethod

@@ -32,8 +32,8 @@ def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> 
 
 def _kept_results(view: View) -> set[int]:
     kept: set[int] = set()
-    for result in view.results():
-        if view.keep(result):
+    for result in view.results() if view.keep is not None else ():
+        if view.is_kept(result):
             call = view.pairs.question.get((result.message, result.place))
             kept |= {result.message} | ({call[0]} if call else set())
     return kept

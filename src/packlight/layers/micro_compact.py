@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..summary.files import file_events
+from ..summary.files import FileEvent, file_events
 from ..summary.wording import is_failure, target_of
 from ..types import Edit, Target
 from ..view import ResultAt, View
@@ -29,14 +29,19 @@ class MicroCompact:
     """Newest reads of edited files that stay; None: a quarter of the target."""
     min_saved_tokens: int = 40
     """A result is only cleared when that frees at least so many."""
+    partly: bool = False
+    """Clear what there is, although all of it would not reach the target."""
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
         limit = view.tokens - target.target_tokens
         edits: list[Edit] = []
         if limit <= 0:
             return edits
+        results = list(clearable(view))
+        if not self.partly and sum(r.tokens for r in results) * view.ratio < limit:
+            return edits  # a summary must follow and takes them with it
         freed = 0.0
-        for result, reason in self._candidates(view, target):
+        for result, reason in self._candidates(view, target, results):
             edit = cleared(view, NAME, result, reason) if result.tokens > self.min_saved_tokens else None
             if edit is None or result.tokens - edit.tokens_after < self.min_saved_tokens:
                 continue
@@ -46,8 +51,7 @@ class MicroCompact:
                 break
         return edits
 
-    def _candidates(self, view: View, target: Target) -> Iterator[tuple[ResultAt, str]]:
-        results = list(clearable(view))
+    def _candidates(self, view: View, target: Target, results: list[ResultAt]) -> Iterator[tuple[ResultAt, str]]:
         useless = worthless(view, results)
         protected = self._protected(view, results, target)
         for result in results:
@@ -71,12 +75,19 @@ class MicroCompact:
         return kept | _working_set(view, results, working / view.ratio) | _open_errors(results)
 
 
+def _events(view: View) -> list[FileEvent]:
+    if "file_events" not in view.memo:
+        view.memo["file_events"] = file_events(view)
+    known: list[FileEvent] = view.memo["file_events"]
+    return known
+
+
 def worthless(view: View, results: list[ResultAt]) -> dict[tuple[int, int], str]:
     """Results that nothing is lost with, and why."""
     out: dict[tuple[int, int], str] = {}
     places = {(r.message, r.place) for r in results}
     newest: dict[str, int] = {}
-    for event in reversed(file_events(view)):
+    for event in reversed(_events(view)):
         key = (event.result_message, event.result_place)
         later = newest.get(event.path)
         if event.action in ("write", "edit") and event.ok:
@@ -106,7 +117,7 @@ def worthless(view: View, results: list[ResultAt]) -> dict[tuple[int, int], str]
 
 def _working_set(view: View, results: list[ResultAt], limit_tokens: float) -> set[tuple[int, int]]:
     """The newest reads of files that were edited since or before, newest first, as far as they fit."""
-    events = file_events(view)
+    events = _events(view)
     edited = {e.path for e in events if e.action in ("edit", "write") and e.ok}
     tokens = {(r.message, r.place): r.tokens for r in results}
     kept: set[tuple[int, int]] = set()

@@ -39,7 +39,7 @@ class ReactiveCompact:
         share_chars = max(200, target.target_tokens // 4 * 3)
         harsh = max(0, target.attempt - 1)
         yield lambda v: texts(v, share_chars, ("user",), live(v))
-        yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0)(v, target)
+        yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)(v, target)
         yield lambda v: CompactHistory(keep_recent_tokens=self.keep_recent_tokens if not harsh else 0)(v, target)
         for part in (4, 8, 16, 64, 256)[harsh:]:
             keep_chars = max(80, target.target_tokens * 3 // part)

@@ -74,5 +74,5 @@ def clearable(view: View) -> Iterable[ResultAt]:
     """Results that a layer may clear: seen by the model, not cleared yet, not the provider's, not kept by the user."""
     for result in view.results():
         done = result.edit is not None and result.edit.action == "cleared"
-        if result.message < view.first_unseen and not done and not result.part.server and not view.keep(result):
+        if result.message < view.first_unseen and not done and not result.part.server and not view.is_kept(result):
             yield result

@@ -36,7 +36,7 @@ class ToolResultBudget:
                 tail_chars=round(self.tail_chars * shown),
             )
             for result in _fresh(view)
-            if result.tokens * view.ratio > limit
+            if result.tokens * view.ratio > limit and not view.is_kept(result)
         )
         return [e for e in edits if e]
 
@@ -54,7 +54,7 @@ class ClassicToolResultBudget:
     preview_chars: int = 2_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        fresh = sorted(_fresh(view), key=lambda r: -len(r.part.text))
+        fresh = sorted((r for r in _fresh(view) if not view.is_kept(r)), key=lambda r: -len(r.part.text))
         total = sum(len(r.part.text) for r in fresh)
         edits: list[Edit] = []
         for result in fresh:
@@ -73,6 +73,6 @@ def _fresh(view: View) -> list[ResultAt]:
     """Text results that the model has not seen and nobody has shortened."""
     return [
         r
-        for r in view.results()
-        if r.message >= view.first_unseen and r.edit is None and r.part.text and not r.part.media and not view.keep(r)
+        for r in view.results(view.first_unseen)
+        if r.edit is None and r.part.text and not r.part.media
     ]

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from .. import jsonio
 from ..formats import format_named, read_message
 from ..laws import gained, violations
+from ..tokens.usage import input_tokens
 from ..types import Edit, Format, FormatName, Json, Message, Violation
-from .session import ReaderName, Segment, Session, Turn, input_tokens_of
+from .session import ReaderName, Segment, Session, Turn
 
 
 class _Report(Protocol):
@@ -205,7 +206,7 @@ class _Walk:
         report, result = compaction.report, self._result
         result.before_tokens.append(report.tokens_before)
         result.after_tokens.append(report.tokens_after)
-        result.recorded_tokens.append(input_tokens_of(turn.usage))
+        result.recorded_tokens.append(input_tokens(turn.usage))
         if not compaction.fits:
             result.not_fitting.append(self.turn)
         if report.error:

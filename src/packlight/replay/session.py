@@ -25,7 +25,7 @@ class Turn:
     end: int
     """Its request is `segment.messages[:end]`."""
     usage: Mapping[str, Json] | None = None
-    """As the file has it; `input_tokens_of` reads the size of the window out of it."""
+    """As the file has it."""
     seconds: float | None = None
     """When it was answered, since the epoch."""
     model: str | None = None
@@ -91,20 +91,3 @@ def seconds_of(timestamp: Json) -> float | None:
         return datetime.fromisoformat(timestamp).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def input_tokens_of(usage: Mapping[str, Json] | None) -> int | None:
-    """The size of the window that a usage states: cached tokens included in all of its spellings."""
-    if not usage:
-        return None
-    cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-    total: Json = usage.get("prompt_tokens")
-    if not isinstance(total, int) or isinstance(total, bool):
-        total = usage.get("input_tokens")
-        total = total + sum(_count(usage, key) for key in cached) if isinstance(total, int) else None
-    return total if isinstance(total, int) and total > 0 else None
-
-
-def _count(usage: Mapping[str, Json], key: str) -> int:
-    value = usage.get(key)
-    return value if isinstance(value, int) else 0

@@ -136,8 +136,11 @@ class Store(Protocol):
 
     def fact(self, key: str) -> bytes | None: ...
 
-    def ref(self, text: str) -> str:
-        """What to name a text by: 12 digits of its hash, more where something else that is stored has the same 12."""
+    def ref(self, text: str, *, owner: str) -> str:
+        """What to name a text by: 12 digits of its hash, more where another text has the same 12.
+
+        Compared with the owner's texts at least; a store may look at everything it holds.
+        """
         ...
 
     def document(self, ref: str, *, conversation: str | None, owner: str) -> Document:

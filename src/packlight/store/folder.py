@@ -202,7 +202,7 @@ class FolderStore:
 
     # What recall asks for.
 
-    def ref(self, text: str) -> str:
+    def ref(self, text: str, *, owner: str) -> str:
         hash = text_hash(text)
         with self._database.reading() as connection:
             if connection is None:

@@ -163,7 +163,7 @@ class MemoryStore:
 
     # What recall asks for.
 
-    def ref(self, text: str) -> str:
+    def ref(self, text: str, *, owner: str) -> str:
         hash = text_hash(text)
         with self._lock:
             return unclashed(hash, self._short.get(hash[:REF_CHARS], ()))

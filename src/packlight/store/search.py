@@ -27,6 +27,7 @@ MAX_TERM_CHARS = 64
 """Longer runs (base64, hex dumps) are known by their beginning."""
 MAX_QUERY_TERMS = 64
 SNIPPET_CHARS = 240
+_SNIPPET_PHRASES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def snippet(text: str, query: str) -> str:
 
 
 def _first_hit(text: str, query: str) -> tuple[int, int]:
-    for phrase in phrases(query):
+    for phrase in phrases(query)[:_SNIPPET_PHRASES]:
         whole = _rejoined(phrase)
         hit = re.search(r"[\W_]*".join(map(re.escape, whole)), text, re.IGNORECASE)
         if hit:

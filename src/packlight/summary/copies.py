@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..types import Part
 from ..view import View
 from .files import FileEvent, read_text
+from .frame import is_plain
 
 BLOCK_LINES = 40
 FILE_SHARE = 0.6
@@ -154,30 +155,18 @@ def _outside(old: Fragment, new: Fragment) -> Iterator[Fragment]:
 # ---- what cannot be followed
 
 _GIT = re.compile(
-    r"\bgit\s(?:-[cC]\s?\S{1,200}\s)?\s{0,4}(?:checkout(?!\s+-[bB]\b)|restore(?!\s+--staged)|stash(?!\s+(?:list|show))|merge(?!-)|reset\s+--hard"
-    r"|pull|rebase|switch(?!\s+-[cC]\b)|revert|cherry-pick|apply|am|clean)\b"
+    r"\bgit\s(?:-[cC]\s?\S{1,200}\s)?\s{0,4}(?:checkout(?!\s+-[bB]\b)|restore(?!\s+--staged)|stash(?!\s+(?:list|show))"
+    r"|merge(?!-)|reset\s+--hard|pull|rebase|switch(?!\s+-[cC]\b)|revert|cherry-pick|apply|am|clean)\b"
 )
 _FORMATTER = re.compile(
-    r"\b(?:prettier\b[^|;&\n]{0,200}(?:--write|-w)\b|gofmt\s[^|;&\n]{0,80}-w|go fmt|gofumpt|goimports|black\s|ruff (?:format|check[^|;&\n]{0,80}--fix)"
-    r"|eslint\b[^|;&\n]{0,200}--fix|cargo fmt|cargo fix|rustfmt|biome\b[^|;&\n]{0,80}(?:--write|--apply)|isort\s|autopep8|yapf|dotnet format|mix format"
-    r"|clang-format\s[^|;&\n]{0,40}-i|swiftformat|ktlint -F|golangci-lint\b[^|;&\n]{0,80}--fix|pre-commit run|lint[:-]fix|run (?:format|fmt|fix)\b)"
+    r"\b(?:prettier\b[^|;&\n]{0,200}(?:--write|-w)\b|gofmt\s[^|;&\n]{0,80}-w|go fmt|gofumpt|goimports|black\s|rustfmt"
+    r"|ruff (?:format|check[^|;&\n]{0,80}--fix)|eslint\b[^|;&\n]{0,200}--fix|cargo fmt|cargo fix|isort\s|autopep8|yapf"
+    r"|biome\b[^|;&\n]{0,80}(?:--write|--apply)|dotnet format|mix format|clang-format\s[^|;&\n]{0,40}-i|swiftformat"
+    r"|ktlint -F|golangci-lint\b[^|;&\n]{0,80}--fix|pre-commit run|lint[:-]fix|run (?:format|fmt|fix)\b)"
 )
 _FORMATTER_SIGNS = (
-    *(
-        "prettier",
-        "fmt",
-        "goimports",
-        "black",
-        "ruff",
-        "--fix",
-        "cargo fix",
-        "biome",
-        "isort",
-        "autopep8",
-        "yapf",
-        "format",
-    ),
-    *("ktlint", "pre-commit", "lint", "fix"),
+    *("prettier", "fmt", "goimports", "black", "ruff", "--fix", "cargo fix", "biome", "isort", "autopep8", "yapf"),
+    *("format", "fumpt", "ktlint", "pre-commit", "lint", "fix"),
 )
 _WRITES = re.compile(
     r"(?<![0-9&=<-])>{1,2}(?!&|\s{0,4}/dev/)|\btee\b|\bmv\b|\bcp\b|\bpatch\b|writeFile|write_text|\.write\(|open\([^)\n]{0,200}['\"][wa]b?\+?['\"]"
@@ -316,10 +305,8 @@ def ranked_blocks(models: Sequence[FileModel], shown: Collection[str]) -> list[B
     return sorted(_blocks(models, shown), key=lambda b: (-b.score, b.file, b.fragment, b.first))
 
 
-def copies_text(
-    models: Sequence[FileModel], blocks: Sequence[Block], max_chars: int, usable: Callable[[str], bool]
-) -> str:
-    """As many of the blocks as fit, file by file, with `@line` at every jump. Lines that are not usable are left out."""
+def copies_text(models: Sequence[FileModel], blocks: Sequence[Block], max_chars: int) -> str:
+    """As many of the blocks as fit, file by file, with `@line` at every jump; no line that looks like our own."""
     chosen: dict[int, list[Block]] = {}
     room, used = max_chars, dict[int, int]()
     for block in blocks:
@@ -328,7 +315,7 @@ def copies_text(
             continue
         room, used[block.file] = room - cost, used.get(block.file, 0) + cost
         chosen.setdefault(block.file, []).append(block)
-    return "\n".join(_printed(models[f], chosen[f], usable) for f in sorted(chosen))
+    return "\n".join(_printed(models[f], chosen[f]) for f in sorted(chosen))
 
 
 def _blocks(models: Sequence[FileModel], shown: Collection[str]) -> Iterator[Block]:
@@ -362,7 +349,7 @@ def _bonus(line: str) -> int:
     return 40 if line[:1] == "#" and _HEADING.match(line) else 0
 
 
-def _printed(model: FileModel, blocks: list[Block], usable: Callable[[str], bool]) -> str:
+def _printed(model: FileModel, blocks: list[Block]) -> str:
     out = [f"--- {model.path}"]
     blocks.sort(key=lambda b: (model.fragments[b.fragment].start or 10**9, b.fragment, b.first))
     at: tuple[int, int] | None = None
@@ -370,6 +357,9 @@ def _printed(model: FileModel, blocks: list[Block], usable: Callable[[str], bool
         fragment = model.fragments[block.fragment]
         if at != (block.fragment, block.first):
             out.append(f"@{fragment.start + block.first}" if fragment.start else "@?")
-        out.extend(line if usable(line) else "[1 line left out]" for line in fragment.lines[block.first : block.last])
+        lines = fragment.lines[block.first : block.last]
+        if not is_plain("\n".join(lines)):
+            lines = [line if is_plain(line) else "[1 line left out]" for line in lines]
+        out.extend(lines)
         at = (block.fragment, block.last)
     return "\n".join(out)

@@ -18,12 +18,12 @@ from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest
 from .copies import Block, FileModel, copies_text, file_models, normal, ranked_blocks
 from .earlier import read_earlier
 from .files import file_events
-from .frame import BEGIN, END, TITLES, is_plain, neutral
+from .frame import BEGIN, END, TITLES, neutral
 from .log import log_lines
 from .names import Names, Source, Touch, seen_names, strings, visible_words
 from .secrets import mask
 from .state import decisions, last_plan, open_errors
-from .wording import clean, head, one_line
+from .wording import clean, encodable, head, one_line
 from .words import allotted, cut, loaded_instructions, said
 
 
@@ -38,7 +38,7 @@ class Digest:
     decisions_ratio: float = 0.07
     files_ratio: float = 0.14
     log_ratio: float = 0.12
-    names_ratio: float = 0.20
+    names_ratio: float = 0.32
     copies_ratio: float = 0.52
     small_tokens: int = 1_500
     """Below it only words, open items and files are written."""
@@ -85,18 +85,16 @@ class _Draft:
 
     def text(self) -> str:
         small = self.job.max_tokens < self.options.small_tokens
-        names = ("words", "instructions", "plan", "errors", "decisions", "files", "log", "names", "copies")
-        needed = ("words", "plan", "errors", "files")
-        self.written: list[str] = []
+        self.written: dict[str, str] = {}
         spent = self.tokens(self._framed([]))
-        for name in needed if small else names:
+        for name in _NEEDED if small else _ORDER:
             ratio = getattr(self.options, f"{name}_ratio") * (1.4 if small else 1.0)
             budget = int(min(ratio * self.job.max_tokens, self.job.max_tokens - spent) * self.scale)
             section = self._section(name, budget)
             if section:
-                self.written.append(section)
+                self.written[name] = section
                 spent += self.tokens(section) + 1
-        return self._framed(self.written)
+        return self._framed([self.written[name] for name in TITLES if name in self.written])
 
     def _framed(self, sections: Sequence[str]) -> str:
         recall = [self.options.recall_line] if self.options.recall_line else []
@@ -114,15 +112,12 @@ class _Draft:
             body = write_body(chars)
             if not body:
                 return ""
-            body = self._safe(body)
+            body = mask(encodable(body))
             tokens = self.tokens(body)
             if tokens <= room:
                 return f"{title}\n{body}"
             chars = int(min(chars, len(body)) * room / tokens * 0.95)
         return ""
-
-    def _safe(self, body: str) -> str:
-        return mask(body)
 
     @cached_property
     def chars_per_token(self) -> float:
@@ -221,7 +216,7 @@ class _Draft:
         return self.names.text(max_chars)
 
     def _copies(self, max_chars: int) -> str:
-        return copies_text(self.models, self.blocks, max_chars, is_plain)
+        return copies_text(self.models, self.blocks, max_chars)
 
     # ---- facts
 
@@ -236,7 +231,7 @@ class _Draft:
 
     @cached_property
     def names(self) -> Names:
-        visible = visible_words([*self.visible_texts, *self.written])
+        visible = visible_words([*self.written.values(), *self.visible_texts])
         return seen_names(self.sources, self.touches, self.job.end, visible)
 
     @cached_property
@@ -306,6 +301,10 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
             for verb, n in counts.pop(key).items():
                 counts[same[0]][verb] = counts[same[0]].get(verb, 0) + n
 
+
+_NEEDED = ("words", "plan", "errors", "files")
+_ORDER = (*_NEEDED[:1], "instructions", *_NEEDED[1:], "decisions", "log", "copies", "names")
+"""What is written first has first claim on the room; names come last, since they leave out what stands above."""
 
 _PAST = {"read": "read", "write": "written", "edit": "edited", "delete": "deleted"}
 

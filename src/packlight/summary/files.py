@@ -281,7 +281,8 @@ def _hunk(action: str, path: str, lines: Sequence[str]) -> Iterator[Change]:
 
 _PATH = r"(?P<path>'[^'\n]{1,400}'|\"[^\"\n$`]{1,400}\"|[\w./~@+:,\\-]{1,400})"
 _READS = re.compile(
-    r"(?:^|[;&|(]\s{0,8}|\n\s{0,8})(?:cat(?: -[nAbe]{1,3})?|nl(?: -\w{1,3})?|head(?: -n? ?\d{1,6})?|tail(?: -n? ?\+?\d{1,6})?"
+    r"(?:^|[;&|(]\s{0,8}|\n\s{0,8})"
+    r"(?:cat(?: -[nAbe]{1,3})?|nl(?: -\w{1,3})?|head(?: -n? ?\d{1,6})?|tail(?: -n? ?\+?\d{1,6})?"
     rf"|sed -n ['\"]?[\d,$p;]{{1,40}}['\"]?|less|bat|type|Get-Content)\s{{1,4}}(?![-<>]){_PATH}"
 )
 _HEREDOC = re.compile(
@@ -331,6 +332,7 @@ def _is_path(path: str) -> bool:
 # ---- text of a read
 
 _NUMBERED = re.compile(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
+_LISTED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )(.*)$", re.MULTILINE)
 _NOTES = re.compile(
     r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|<system-reminder>.*?</system-reminder>)\s*\Z", re.S
 )
@@ -348,17 +350,12 @@ def read_text(result: Part) -> tuple[str, int]:
     first = _NUMBERED.match(text)
     if not first:
         return text, 0
-    lines = text.split("\n")
-    number = int(first[1])
-    bare: list[str] = []
-    for at, line in enumerate(lines):
-        found = _NUMBERED.match(line)
-        if not found or int(found[1]) != number + at:
-            if at == len(lines) - 1 and not line:
-                break
-            return text, 0  # no listing after all: a table, a log
-        bare.append(line[found.end() :])
-    return "\n".join(bare), number
+    text = text.removesuffix("\n")
+    listed = _LISTED.findall(text)
+    start = int(first[1])
+    if len(listed) != text.count("\n") + 1 or any(int(n) != start + i for i, (n, _) in enumerate(listed)):
+        return text, 0  # no listing after all: a table, a log
+    return "\n".join(line for _, line in listed), start
 
 
 def _without_notes(text: str) -> str:

@@ -28,26 +28,30 @@ _OWN = re.compile(
     + r"|--- packlight))",
     re.MULTILINE,
 )
-_ROLE = re.compile(r"^(?=[ \t]{0,8}(?:Human|Assistant|User|System|H|A)[ \t]?:[ \t]*(?:\n|$))", re.MULTILINE)
+_ROLE = re.compile(r"^(?=[ \t]{0,8}(?:Human|Assistant|User|System|H|A):[ \t]*(?:\n|$))", re.MULTILINE)
 _SPECIAL = re.compile(r"<(?=\|[a-zA-Z_]{2,40}\|>)")
+
+
+_ROLE_SIGNS = ("Human:", "Assistant:", "User:", "System:", "H:", "A:")
+_OWN_SIGNS = ("[Earlier turns of this conv", "[End of the condensed turns", *TITLES.values(), "--- packlight")
+"""Substrings of what the rules look for: most text holds none."""
 
 
 def neutral(text: str) -> str:
     """Text whose lines can't be taken for the digest's own, nor for the beginning of somebody's message.
 
-    Such a line gets `| ` in front; a special token of a model loses its first bracket's neighbourhood.
+    Such a line gets `| ` in front; a special token of a model is broken by a space.
     """
-    if "[E" in text or "## " in text or "---" in text:
+    if any(sign in text for sign in _OWN_SIGNS):
         text = _OWN.sub("| ", text)
-    if ":" in text:
+    if any(sign in text for sign in _ROLE_SIGNS):
         text = _ROLE.sub("| ", text)
     return _SPECIAL.sub("< ", text) if "<|" in text else text
 
 
-def is_plain(line: str) -> bool:
-    """False for a line that `neutral` would change, or that can't be sent."""
-    return (
-        neutral(line) == line
-        and "\x00" not in line
-        and not any("\ud800" <= c <= "\udfff" for c in line if c > "\u2fff")
-    )
+_UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def is_plain(text: str) -> bool:
+    """False for text that `neutral` would change, or that can't be sent."""
+    return neutral(text) == text and not _UNSENDABLE.search(text)

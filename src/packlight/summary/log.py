@@ -94,10 +94,8 @@ def _call_line(
         where = f":{event.offset or 1}{f'+{event.limit}' if event.limit else ''}" if event.offset or event.limit else ""
         yield f"read {_short(event.path)}{where} -> {outcome}", ""
     else:
-        yield (
-            f"{one_line(f'{part.tool} {target_of(part)}', TARGET_CHARS + 40)} -> {_report(part, result, outcome, report_chars)}",
-            "",
-        )
+        head = one_line(f"{part.tool} {target_of(part)}", TARGET_CHARS + 40)
+        yield f"{head} -> {_report(part, result, outcome, report_chars)}", ""
 
 
 def _edit_line(event: FileEvent, failure: str) -> tuple[str, str]:

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 from ..types import Json
 
-MAX_CHARS = 800_000
+MAX_CHARS = 400_000
 """Of the newest text; what is older is not read for names."""
 _MAX_TEXT_CHARS = 120_000
 """Of one text: its beginning and its end."""
-_MAX_CANDIDATES = 12_000
+_MAX_CANDIDATES = 6_000
 
-_WORD = bytes(c if chr(c).isalnum() and c < 128 or c in b"_./-@+" else 32 for c in range(256))
+_WORD = bytes(c if (c < 128 and chr(c).isalnum()) or c in b"_./-@+" else 32 for c in range(256))
 _NAME = re.compile(
-    rb"(?m)^[-./@+]{0,2}("
-    rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]))[A-Za-z0-9_/@~][A-Za-z0-9_./@+-]{2,119}?"
-    rb")[-./@+]{0,3}$"
+    rb"(?m)^([-./@+]{0,2}("
+    rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]))"
+    rb"[A-Za-z0-9_/@~][A-Za-z0-9_./@+-]{2,119}?"
+    rb")[-./@+]{0,3})$"
 )
 _JUNK = re.compile(
     r"[A-Za-z0-9+]{65,}|[-_./+@\d]{1,3}|(.)\1{5,}|[A-Z]{1,5}|[A-Z][a-z]+-?[a-z]*|.{1,2}[./].{1,3}|\d+(?:st|nd|rd|th|px|em|rem|ms|s|k|x|%)?"
@@ -146,62 +147,52 @@ def _scored(
 def _collected(
     sources: Sequence[Source], ranks: Mapping[str, int]
 ) -> tuple[Counter[bytes], dict[bytes, int], dict[bytes, int], set[bytes]]:
-    """Counts, newest message, best file and the user's words. Three C loops a text: this is where the time goes."""
+    """Counts, newest message, best file and the user's words. All of it in C: this is where the time goes."""
     mentions: Counter[bytes] = Counter()
     last: dict[bytes, int] = {}
     typed: set[bytes] = set()
-    filed: list[tuple[int, dict[bytes, int]]] = []
+    filed: list[tuple[int, set[bytes]]] = []
     for source in _newest(sources):
-        once = dict.fromkeys(words_of(source.text), source.message)
-        mentions.update(once.keys())
-        last.update(once)
+        once = set(words_of(source.text))
+        mentions.update(once)
+        last.update(dict.fromkeys(once.difference(last), source.message))
         if source.user:
-            typed.update(once)
+            typed |= once
         if source.path in ranks:
             filed.append((ranks[source.path], once))
     owner: dict[bytes, int] = {}
-    for rank, once in sorted(filed, key=lambda f: f[0]):
-        owner.update(dict.fromkeys(once, rank))
+    for rank, once in sorted(filed, key=lambda f: -f[0]):
+        owner.update(dict.fromkeys(once.difference(owner), rank))
     return mentions, last, owner, typed
 
 
 def _newest(sources: Sequence[Source]) -> list[Source]:
-    """The newest sources within the bound, oldest first; a text that stands there twice counts once."""
+    """The newest sources within the bound, newest first. A line that stands there twice counts at its newest place."""
     chosen: list[Source] = []
     seen: set[str] = set()
     room = MAX_CHARS
     for source in reversed(sources):
         text = source.text
-        if text in seen:
-            continue
-        seen.add(text)
         if len(text) > _MAX_TEXT_CHARS:
-            half = _MAX_TEXT_CHARS // 2
-            source = Source(text[:half] + "\n" + text[-half:], source.message, source.path, source.user)
-        room -= len(source.text)
+            text = text[: _MAX_TEXT_CHARS // 2] + "\n" + text[-_MAX_TEXT_CHARS // 2 :]
+        lines = [line for line in text.split("\n") if line not in seen]
+        seen.update(lines)
+        text = "\n".join(lines)
+        room -= len(text)
         if room < 0:
             break
-        chosen.append(source)
-    chosen.reverse()
+        if text:
+            chosen.append(Source(text, source.message, source.path, source.user))
     return chosen
 
 
 def _names(last: Mapping[bytes, int], visible: Collection[bytes]) -> Iterator[tuple[bytes, str]]:
     """The words that are names: (word, name)."""
     unique = [w for w in last if w not in visible]
-    whole = _NAME.findall(b"\n".join(w for w in unique if len(w) <= 124))
     found: list[tuple[bytes, str]] = []
-    known = last.keys()
-    for name in whole:
-        if name in visible:
-            continue
+    for raw, name in _NAME.findall(b"\n".join(w for w in unique if len(w) <= 124)):
         text = name.decode("ascii")
-        raw = (
-            name
-            if name in known
-            else next((w for w in (name + b".", b"." + name, name + b"/", b"/" + name, b"-" + name) if w in known), b"")
-        )
-        if raw and not (_JUNK.fullmatch(text) and not _NUMBER.fullmatch(text)):
+        if name not in visible and (not _JUNK.fullmatch(text) or _NUMBER.fullmatch(text)):
             found.append((raw, text))
     if len(found) > _MAX_CANDIDATES:
         found = sorted(found, key=lambda f: (-last[f[0]], f[1]))[:_MAX_CANDIDATES]

@@ -131,8 +131,9 @@ def _told(view: View, event: FileEvent, lines_each: int) -> str:
 # ---- what the assistant said
 
 _DECIDES = re.compile(
-    r"\b(?:decided|decision|instead of|will use|won't|will not|must not|should not|chose|going with|the plan is|root cause"
-    r"|turns out|the (?:problem|issue|bug|fix) is|because|agreed|conclusion|important)\b|决定|改用|因为|结论|根因|原因是|計画|理由",
+    r"\b(?:decided|decision|instead of|will use|won't|will not|must not|should not|chose|going with|the plan is"
+    r"|root cause|turns out|the (?:problem|issue|bug|fix) is|because|agreed|conclusion|important)\b"
+    r"|决定|改用|因为|结论|根因|原因是|計画|理由",
     re.I,
 )
 _SIGNS = (

@@ -25,7 +25,6 @@ _ESCAPES = re.compile(
     r"|\x1b[()*+][0-9A-Za-z]|\x1b[@-Z\\^_=>78cDEHMNOZ]?"
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_BREAKS = re.compile("[\u2028\u2029\x85]")
 
 
@@ -40,8 +39,15 @@ def clean(text: str) -> str:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     if _CONTROLS.search(text):
         text = _CONTROLS.sub("", text)
-    if not text.isascii() and _SURROGATES.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return encodable(text)
+
+
+def encodable(text: str) -> str:
+    """The text with every half of a surrogate pair replaced, so that it can be sent as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
@@ -282,10 +288,11 @@ def _pairs(arguments: Mapping[str, Json]) -> str:
 
 
 _EXIT = re.compile(
-    r"(?:^Process exited with code|^Exit code:?|\[Command finished with exit code|^Command exited with code|<returncode>"
-    r"|<exited with exit code|\bexit_code[\"']?:)\s*(-?\d{1,10})",
+    r"(?:^Process exited with code|^Exit code:?|\[Command finished with exit code|^Command exited with code"
+    r"|<returncode>|<exited with exit code|\bexit_code[\"']?:)\s*(-?\d{1,10})",
     re.MULTILINE,
 )
+_EXIT_SIGNS = ("xit code", "with code", "returncode", "exit_code")
 _RUNNING = re.compile(r"^Process running with session ID (\d+)", re.MULTILINE)
 _HEADER = re.compile(
     r"\A(?:(?:Chunk ID|Wall time|Process |Exit code|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
@@ -294,8 +301,8 @@ _TOOL_ERROR = re.compile(
     r"\A\s*(?:<tool_use_error>|\[?error\b|ERROR:|Error:|Exception:|apply_patch verification failed|Failed to )", re.I
 )
 _DONE = re.compile(
-    r"\A[^\n]{0,80}\b(?:success(?:fully)?|(?:has|have) been (?:updated|modified|created|edited|written)|created|updated|applied"
-    r"|written|replaced|ok|done)\b",
+    r"\A[^\n]{0,80}\b(?:success(?:fully)?|(?:has|have) been (?:updated|modified|created|edited|written)"
+    r"|created|updated|applied|written|replaced|ok|done)\b",
     re.I,
 )
 _SHORT_CHARS = 600
@@ -318,7 +325,7 @@ def exit_code(result: Part) -> int | None:
     """The exit code that a result tells of, where tools write it: in the first or last lines."""
     text = result.text
     for piece in (text[:400], text[-400:]) if len(text) > 800 else (text,):
-        if "code" not in piece and "Exit" not in piece:
+        if not any(sign in piece for sign in _EXIT_SIGNS):
             continue
         found = _EXIT.search(piece)
         if found:

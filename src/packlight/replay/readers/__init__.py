@@ -54,33 +54,39 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
 
 def _read(source: bytes, name: str, format: str | None) -> list[Session]:
     notes = Notes()
-    wire = format if format in FORMATS else None
-    if format not in _LINE_READERS and not _has_records(source):
-        return messages.read_json(jsonio.load(source), name=name, notes=notes, format=wire)
-    records = read_records(source, notes)
     if format in _LINE_READERS:
-        return _LINE_READERS[format].read(records, name=name, notes=notes)
-    for reader in _LINE_READERS.values():
-        if wire is None and format != "messages" and reader.recognise(records):
-            return reader.read(records, name=name, notes=notes)
-    if messages.recognise_lines(records):
-        return messages.read_lines(records, name=name, notes=notes)
-    if not records:
-        jsonio.load(source)  # says what is wrong with it
-    raise UnknownFormat(f"this is no session that can be read: {len(records):,} JSON records of an unknown kind")
+        return _LINE_READERS[format].read(read_records(source, notes), name=name, notes=notes)
+    wire = format if format in FORMATS else None
+    problem: InvalidRequest | None = None
+    if _begins_with_record(source):
+        records = read_records(source, notes)
+    else:
+        try:
+            value = jsonio.load(source)
+        except InvalidRequest as error:  # a log whose first line is broken, or a broken file
+            problem, records = error, read_records(source, notes)
+        else:
+            records = [value] if isinstance(value, dict) else []
+            if not _reader_of(records, format):
+                return messages.read_json(value, name=name, notes=notes, format=wire)
+    reader = _reader_of(records, format)
+    if reader is None:
+        raise problem or UnknownFormat(f"no known kind of session: {len(records):,} JSON records")
+    return reader.read(records, name=name, notes=notes)
 
 
-def _has_records(source: bytes) -> bool:
-    """True when this is one record a line, not one JSON value."""
-    lines = [line for line in source[: 1 << 22].split(b"\n", 40) if line.strip(b"\0 \t\r")]
-    if len(lines) < 2 and source.count(b"\n", 0, -1) == 0 and not _is_record(source):
+def _reader_of(records: list[dict[str, Json]], format: str | None) -> _LineReader | None:
+    """Whose records these are; a named format leaves only plain messages to choose."""
+    readers = (messages,) if format else (*_LINE_READERS.values(), messages)
+    return next((r for r in readers if records and r.recognise(records)), None)
+
+
+def _begins_with_record(source: bytes) -> bool:
+    """True when the first line is an object of its own, and more follow."""
+    first, _, rest = source.lstrip(b"\0 \t\r\n\xef\xbb\xbf").partition(b"\n")
+    if not first.startswith(b"{") or not rest.strip():
         return False
-    return any(_is_record(line) for line in lines[:40])
-
-
-def _is_record(line: bytes) -> bool:
     try:
-        value = jsonio.load(line)
+        return isinstance(jsonio.load(first), dict)
     except InvalidRequest:
         return False
-    return isinstance(value, dict) and bool({"type", "role", "payload", "record_type"} & value.keys())

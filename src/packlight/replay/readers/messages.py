@@ -21,12 +21,12 @@ _FOREIGN_KEYS = frozenset({"data", "kwargs", "lc", "source", "parts"})
 _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messages"})
 
 
-def recognise_lines(records: list[Message]) -> bool:
+def recognise(records: list[Message]) -> bool:
     """True when each line is a message (or one of Kimi's control lines)."""
     return bool(records) and all(isinstance(r.get("role"), str) for r in records)
 
 
-def read_lines(records: list[Message], *, name: str, notes: Notes) -> list[Session]:
+def read(records: list[Message], *, name: str, notes: Notes) -> list[Session]:
     """One message a line; lines whose role begins with `_` are the client's own."""
     messages: list[Message] = []
     usage_at: dict[int, Mapping[str, Json]] = {}

@@ -1,0 +1,173 @@
+"""Counts a JSON value as the model will read it: a message, a list of them, `system`, `tools`.
+
+One walk collects the strings a model sees and the weight of what is no text; the strings are counted together.
+Ids, cache marks and the words of the wire format are not shown to a model and cost nothing; each message and
+each block costs a few tokens of framing instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..media import is_media, read_one
+from .counter import Counter
+from .images import IMAGE_RULES, ImageRule, media_tokens
+
+MESSAGE_TOKENS = 4
+"""Role and end of one message (OpenAI cookbook, counting tokens: 3 or 4; Claude's frame of one message is 6)."""
+CALL_TOKENS = 12
+RESULT_TOKENS = 8
+"""Names and tags around a call and around its result, as fitted to recorded usage."""
+
+_UNSEEN = frozenset(
+    "type role id tool_use_id call_id tool_call_id cache_control status index phase is_error item_id "
+    "prompt_cache_breakpoint caller model usage stop_reason object created_at annotations logprobs detail "
+    "media_type".split()
+)
+"""Fields of messages and blocks that no model reads."""
+
+_BARE = frozenset(
+    "content text thinking output arguments name function tool_calls summary reasoning_content reasoning refusal "
+    "title context source file data custom result results stdout stderr url query action commands".split()
+)
+"""Fields whose value is read, but not their name."""
+
+_SEALED = frozenset({"signature", "encrypted_content", "thoughtSignature", "thought_signature", "encrypted_stdout"})
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call", "function"})
+_RESULTS = frozenset({"tool_result", "function_call_output", "custom_tool_call_output", "mcp_tool_result"})
+_MAX_DEPTH = 64
+
+
+def count_value(value: Any, counter: Counter, *, image_rule: str | None = None) -> int:
+    """Tokens of a message, a block, a list of them, `system` or `tools`.
+
+    `image_rule` names one of `IMAGE_RULES`; without it the counter's own family decides.
+    """
+    if isinstance(value, str):
+        return counter.count(value)
+    walk = _Walk(IMAGE_RULES.get(image_rule or counter.name) or IMAGE_RULES["other"])
+    walk.value(value, 0)
+    return walk.tokens + counter.count("\n".join(walk.texts))
+
+
+def sealed_tokens(data_chars: int) -> int:
+    """What encrypted reasoning of that many base64 characters weighs: its bytes less a header of 650, by four.
+
+    The rule of Codex (codex-rs, context manager, `estimate_reasoning_length`, 2026), whose client has no other
+    way to know either.
+    """
+    return max(0, data_chars * 3 // 4 - 650) // 4
+
+
+class _Walk:
+    """Collects texts and the tokens of everything else."""
+
+    __slots__ = ("rule", "texts", "tokens")
+
+    def __init__(self, rule: ImageRule) -> None:
+        self.rule = rule
+        self.texts: list[str] = []
+        self.tokens = 0
+
+    def value(self, value: Any, depth: int) -> None:
+        if isinstance(value, str):
+            self.texts.append(value)
+        elif isinstance(value, (list, tuple)):
+            if depth > _MAX_DEPTH:
+                self.json(value)
+                return
+            for item in value:
+                self.value(item, depth + 1)
+        elif isinstance(value, Mapping):
+            self.mapping(value, depth)
+        elif value is not None and not isinstance(value, bool):
+            self.texts.append(str(value) if isinstance(value, (int, float)) else repr(value))
+
+    def mapping(self, value: Mapping[str, Any], depth: int) -> None:
+        kind = value.get("type")
+        if is_media(value):
+            self.tokens += media_tokens(read_one(value), self.rule, detail=_detail(value))
+            return
+        if depth > _MAX_DEPTH or _is_tool(value, kind):
+            self.json(value)
+            return
+        if "role" in value:
+            self.tokens += MESSAGE_TOKENS
+        if kind in _CALLS:
+            self.tokens += CALL_TOKENS
+        elif kind in _RESULTS or value.get("role") == "tool":
+            self.tokens += RESULT_TOKENS
+        if kind in ("thinking", "redacted_thinking", "reasoning"):
+            self.thinking(value, depth)
+            return
+        for key, inner in value.items():
+            self.field(key, inner, depth)
+
+    def field(self, key: str, inner: Any, depth: int) -> None:
+        if key in _UNSEEN or inner is None:
+            return
+        if key in _SEALED:
+            self.tokens += sealed_tokens(len(inner)) if isinstance(inner, str) else 0
+        elif key == "input" and not isinstance(inner, (str, list)):
+            self.arguments(inner)
+        elif key in _BARE or key == "input":
+            self.value(inner, depth + 1)
+        else:
+            self.texts.append(key)
+            self.value(inner, depth + 1)
+
+    def thinking(self, value: Mapping[str, Any], depth: int) -> None:
+        """Readable thinking is often a summary of what the seal holds: the larger of the two counts."""
+        sealed = 0
+        for key in ("signature", "data", "encrypted_content"):
+            if isinstance(value.get(key), str):
+                sealed += sealed_tokens(len(value[key]))
+        readable = [value[key] for key in ("thinking", "summary", "content") if value.get(key)]
+        chars = sum(len(text) for text in readable if isinstance(text, str))
+        self.value(readable, depth)
+        self.tokens += max(0, sealed - chars // 4)
+
+    def arguments(self, value: Any) -> None:
+        """The input of an Anthropic call: names and values of its fields, strings as they are."""
+        if not isinstance(value, Mapping):
+            self.json(value)
+            return
+        for key, inner in value.items():
+            self.tokens += 4
+            self.texts.append(str(key))
+            if isinstance(inner, str):
+                self.texts.append(inner)
+            else:
+                self.json(inner)
+
+    def json(self, value: Any) -> None:
+        self.texts.append(_json_text(value))
+
+
+def _is_tool(value: Mapping[str, Any], kind: Any) -> bool:
+    """A tool definition: models read it as JSON."""
+    if "input_schema" in value or "parameters" in value:
+        return True
+    function = value.get("function")
+    return kind == "function" and isinstance(function, Mapping) and "arguments" not in function
+
+
+def _detail(block: Mapping[str, Any]) -> str:
+    link = block.get("image_url")
+    detail = link.get("detail") if isinstance(link, Mapping) else block.get("detail")
+    return detail if isinstance(detail, str) else ""
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
