@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from strategies import list_key as key_of
 
 import cases
 import checker

@@ -27,7 +27,19 @@ from .policy import PRESETS, Policy, Size
 from .recall import recall
 from .store import Document, Store, open_store
 from .tokens import Counter
-from .types import Edit, Layer, Message, Part, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Violation, Writer
+from .types import (
+    Edit,
+    Layer,
+    Message,
+    Part,
+    Summary,
+    SummaryJob,
+    SummaryReply,
+    SummaryRequest,
+    Target,
+    Violation,
+    Writer,
+)
 from .view import View
 
 __version__ = "0.1.0"

@@ -25,7 +25,7 @@ from .measure import Gauge
 from .policy import Policy, Size, preset
 from .reading import Reader, Seen
 from .store import MemoryStore, Store, open_store
-from .tokens import Counter, counter_for, count_value
+from .tokens import Counter, count_value, counter_for
 from .types import Edit, Json, Layer, SummaryReply, SummaryRequest, Target, Violation, Writer
 from .view import ResultAt, View, apply
 
@@ -182,7 +182,14 @@ class Compactor:
     # --- one request ----------------------------------------------------------------------------------------------
 
     def _fit(
-        self, request: Json, conversation: str | None, now_seconds: float | None, format: str | None, force: bool, *, fresh: bool
+        self,
+        request: Json,
+        conversation: str | None,
+        now_seconds: float | None,
+        format: str | None,
+        force: bool,
+        *,
+        fresh: bool,
     ) -> Planning:
         now = time.time() if now_seconds is None else now_seconds
         fmt, items, head = split(request, format)
@@ -200,7 +207,9 @@ class Compactor:
             return self._result(work, work.view, (), "nothing is due")
         return (yield from self._batch(work, reason, force))
 
-    def _mended(self, fmt: Any, items: list[Any], head: Mapping[str, Any]) -> tuple[list[Any], list[tuple[int, int, tuple[Json, ...]]]]:
+    def _mended(
+        self, fmt: Any, items: list[Any], head: Mapping[str, Any]
+    ) -> tuple[list[Any], list[tuple[int, int, tuple[Json, ...]]]]:
         """The items with their broken places mended, and what stood where."""
         seen = [self._reader.message(fmt, raw) for raw in items]
         edits = repairs(fmt, seen, head)
@@ -298,7 +307,9 @@ class Compactor:
             return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
         if why := self._refused(work, view, gained(before, after)):
             return self._result(work, work.view, (), f"no batch: {why}", broken=before)
-        return self._recorded(work, view, own, ledger, reason or "large results shortened before they were first sent", before)
+        return self._recorded(
+            work, view, own, ledger, reason or "large results shortened before they were first sent", before
+        )
 
     def _planned(self, work: _Work, reason: str | None, force: bool) -> Generator[SummaryRequest, SummaryReply, View]:
         view, policy = work.view, self.policy
@@ -404,7 +415,14 @@ class Compactor:
         return self._result(work, view, own, reason, error=error, broken=broken)
 
     def _commit(
-        self, journal: Journal, work: _Work, view: View, own: tuple[Edit, ...], documents: Any, *, parent: Batch | None = None
+        self,
+        journal: Journal,
+        work: _Work,
+        view: View,
+        own: tuple[Edit, ...],
+        documents: Any,
+        *,
+        parent: Batch | None = None,
     ) -> tuple[Batch, bool]:
         main = journal is self._journal
         return journal.commit(
@@ -444,10 +462,14 @@ class Compactor:
         budget = min(round(room * 0.95), round(work.view.tokens * (0.9, 0.7, 0.5)[c.attempt]))
         shrunk = replace(work, attempt=c.attempt + 1, limits=replace(work.limits, budget_tokens=budget))
         if found and found.kind == "request_bytes":
-            shrunk.limits = replace(shrunk.limits, max_bytes=round(work.source.totals[-1][1] * (0.9, 0.7, 0.5)[c.attempt]))
+            shrunk.limits = replace(
+                shrunk.limits, max_bytes=round(work.source.totals[-1][1] * (0.9, 0.7, 0.5)[c.attempt])
+            )
         result = yield from self._batch(shrunk, "the provider refused it for its length", force=False)
         if not result.report.new_edits:
-            raise ContextWindowExceeded("nothing more can be taken out", needed_tokens=size, limit_tokens=limit) from error
+            raise ContextWindowExceeded(
+                "nothing more can be taken out", needed_tokens=size, limit_tokens=limit
+            ) from error
         return result
 
     # --- the result -----------------------------------------------------------------------------------------------
@@ -524,7 +546,9 @@ def _drive(steps: Planning) -> Compaction:
     try:
         question = next(steps)
         while True:
-            question = steps.send(SummaryReply(text="", error=SummaryError(f"no model answers: {question.prompt[:40]!r}")))
+            question = steps.send(
+                SummaryReply(text="", error=SummaryError(f"no model answers: {question.prompt[:40]!r}"))
+            )
     except StopIteration as done:
         result: Compaction = done.value
         return result

@@ -1,12 +1,12 @@
 """Every error packlight raises on purpose.
 
-    PacklightError
-    ├── InvalidRequest          the caller gave something that is no request (also a ValueError)
-    │   └── UnknownFormat       it could be none of the three formats
-    ├── ContextWindowExceeded   nothing more can be taken out; carries the figures
-    ├── StoreError              the store cannot be read or written
-    │   └── NotFound            no such reference in this conversation
-    └── SummaryError            a writer gave no usable summary (never leaves `fit`: it stands in the report)
+PacklightError
+├── InvalidRequest          the caller gave something that is no request (also a ValueError)
+│   └── UnknownFormat       it could be none of the three formats
+├── ContextWindowExceeded   nothing more can be taken out; carries the figures
+├── StoreError              the store cannot be read or written
+│   └── NotFound            no such reference in this conversation
+└── SummaryError            a writer gave no usable summary (never leaves `fit`: it stands in the report)
 """
 
 from __future__ import annotations

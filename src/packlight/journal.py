@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,6 +30,9 @@ from .view import View, merge
 
 VERSION = 1
 """Of what a batch holds. A batch of a newer version is applied all the same: its edits are literal JSON."""
+
+_LOOKED_BACK = 64
+"""So many links that were looked up before are looked up again."""
 
 _EDIT_FIELDS = tuple(f.name for f in fields(Edit))
 
@@ -78,14 +81,17 @@ class Journal:
     def head(self, chain: Sequence[bytes], *, known: Batch | None = None, after: int = 0) -> Batch | None:
         """The batch that holds for a request with this chain; None when there is none.
 
-        `known` is what held for the first `after` messages of the same chain: then only keys behind them, and what
-        was built on it since, are looked up.
+        `known` is what held for the first `after` messages of the same chain: then only keys behind them are looked
+        up, and the newest before them, where another process may have made a batch since.
         """
-        rows = self.store.batches_at(self.owner, set(chain[after + 1 :]) if known or after else set(chain))
+        first = max(0, after + 1 - _LOOKED_BACK)
+        place = {link: i for i, link in enumerate(chain[first:], first)}
+        rows = self.store.batches_at(self.owner, place.keys())
         if not rows:
             return known
-        place = {link: i for i, link in enumerate(chain)}
         best = min(rows, key=lambda row: (-place[row.key], _depth_first(row)))
+        if known is not None and place[best.key] < known.key_index:
+            return known
         while (child := self._child(best, rows)) is not None:
             best = child
         return self._read(best)
@@ -152,6 +158,8 @@ class Journal:
         Gives the batch that holds now and whether it is ours: the first commit wins. A `fresh` one is found by its
         result only, never applied to another request. Raises StoreError; then nothing was written.
         """
+        if parent is not None and self.store.batch(parent.id) is None:  # purged under us: all of it is recorded anew
+            parent, own = None, view.edits
         key_index = max(_key_index(view, own), parent.key_index if parent else 0)
         result = rendered_messages(_up_to(view, key_index))
         result_chain = [chain[0]]
@@ -200,7 +208,8 @@ class Journal:
             own = tuple(_edit(e) for e in body["edits"])
             originals = {int(i): str(hash) for i, hash in body["originals"]}
             mended = tuple((int(a), int(b), tuple(old)) for a, b, old in body.get("mended", ()))
-        except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            edits = merge(parent.edits if parent else (), own)
+        except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StoreError(f"batch {row.id} can't be read: {error}") from error
         return Batch(
             id=row.id,
@@ -209,7 +218,7 @@ class Journal:
             key_index=row.key_index,
             result_index=row.result_index,
             own=own,
-            edits=merge(parent.edits if parent else (), own),
+            edits=edits,
             originals={**(parent.originals if parent else {}), **originals},
             mended=mended,
             written_back=bool(body.get("written_back")),
@@ -265,5 +274,3 @@ def _decoded(data: bytes) -> Any:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
         return json.loads(data)
-
-

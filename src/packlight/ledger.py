@@ -54,7 +54,11 @@ class Ledger:
                     ref=edit.ref,
                     text=text,
                     conversation=conversation,
-                    kind="contents" if edit.action in ("summarised", "removed") else "result" if edit.call_id else "message",
+                    kind="contents"
+                    if edit.action in ("summarised", "removed")
+                    else "result"
+                    if edit.call_id
+                    else "message",
                     tool=edit.tool,
                     path=edit.path,
                     call_id=edit.call_id,

@@ -97,7 +97,9 @@ class Gauge:
                 return Facts(**{k: v for k, v in row.items() if k in Facts.__slots__})
         return None
 
-    def measured(self, seen: Seen, source: Seen, batch: Batch | None, view: View, limits: Limits, now: float) -> tuple[View, Size]:
+    def measured(
+        self, seen: Seen, source: Seen, batch: Batch | None, view: View, limits: Limits, now: float
+    ) -> tuple[View, Size]:
         """The view with its ratio, and its size."""
         facts = self.facts(seen)
         model = str(view.head.get("model") or "")

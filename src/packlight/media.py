@@ -24,7 +24,9 @@ _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _PDF_COUNT = re.compile(rb"/Count\s+(\d{1,6})")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200}?;base64,", re.IGNORECASE)
 
-_MEDIA_TYPES = frozenset({"image", "document", "image_url", "input_image", "input_file", "file", "input_audio", "video_url"})
+_MEDIA_TYPES = frozenset(
+    {"image", "document", "image_url", "input_image", "input_file", "file", "input_audio", "video_url"}
+)
 
 
 def read_media(block: Any) -> list[Media]:

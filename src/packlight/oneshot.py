@@ -34,7 +34,9 @@ def compact(
     `force` makes a batch although none is due. `options` are those of `Compactor`. Raises InvalidRequest for what is
     no request.
     """
-    compactor = Compactor(model, policy=policy, store=os.fspath(store) if isinstance(store, os.PathLike) else store, **options)
+    compactor = Compactor(
+        model, policy=policy, store=os.fspath(store) if isinstance(store, os.PathLike) else store, **options
+    )
     return compactor.fit_once(request, format=format, force=force)
 
 
@@ -77,5 +79,3 @@ def _before(journal: Journal, batch: Batch, items: list[Any], fmt: Any) -> list[
     if batch.written_back and batch.parent is not None:
         return apply(fmt, source, batch.parent.edits, plain)
     return source
-
-

@@ -151,6 +151,9 @@ def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:
 
 def _with_writer(policy: Policy, writer: Writer) -> Policy:
     def written(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-        return tuple(replace(x, writer=writer) if isinstance(x, (CompactHistory, ClassicHistory, NanoHistory)) else x for x in layers)
+        return tuple(
+            replace(x, writer=writer) if isinstance(x, (CompactHistory, ClassicHistory, NanoHistory)) else x
+            for x in layers
+        )
 
     return replace(policy, each_call=written(policy.each_call), when_due=written(policy.when_due))

@@ -14,7 +14,12 @@ _REF = re.compile(r"(?:ref\s+)?([0-9a-fA-F]{6,64})")
 
 
 def recall(
-    store: str | os.PathLike[str] | Store, query: str, *, conversation: str | None = None, owner: str = "", limit: int = 10
+    store: str | os.PathLike[str] | Store,
+    query: str,
+    *,
+    conversation: str | None = None,
+    owner: str = "",
+    limit: int = 10,
 ) -> list[Document]:
     """What the store holds for a reference, a path or words, best first; empty when there is nothing.
 

@@ -233,6 +233,8 @@ class Format(Protocol):
         """The block or message with a text or media part replaced by text."""
         ...
 
-    def replace_arguments(self, data: Mapping[str, Json], arguments: Mapping[int, Mapping[str, Json]]) -> dict[str, Json]:
+    def replace_arguments(
+        self, data: Mapping[str, Json], arguments: Mapping[int, Mapping[str, Json]]
+    ) -> dict[str, Json]:
         """The message with the arguments of the calls at these places of `parts` replaced."""
         ...

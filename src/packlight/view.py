@@ -214,7 +214,9 @@ class View:
         """Whether the user wants this result left alone."""
         return self.keep is not None and self.keep(result)
 
-    def replace(self, layer: str, action: Any, span: tuple[Position, Position], new: Sequence[Json], **about: Any) -> Edit:
+    def replace(
+        self, layer: str, action: Any, span: tuple[Position, Position], new: Sequence[Json], **about: Any
+    ) -> Edit:
         """An edit of that span with its tokens counted; `about` holds the remaining fields of `Edit`."""
         return Edit(
             layer,
@@ -267,7 +269,9 @@ def _overlap(a: tuple[Position, Position, int, Edit], b: tuple[Position, Positio
     return b[0] < a[1] or (a[0], a[1]) == (b[0], b[1])
 
 
-def apply(fmt: Format, items: Sequence[Any], edits: Sequence[Edit], plain: Callable[[Any], Json] = lambda m: m) -> list[Any]:
+def apply(
+    fmt: Format, items: Sequence[Any], edits: Sequence[Edit], plain: Callable[[Any], Json] = lambda m: m
+) -> list[Any]:
     """The list with the edits made. Entries that no edit touches are the same objects.
 
     `plain` gives an entry as a dict (entries may be SDK objects). A cache mark inside a replaced span moves to the

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from ..errors import PacklightError
 
@@ -28,35 +31,63 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; returns the exit code. `--help` and `--version` end in SystemExit(0), as argparse has it."""
     parser = _parser()
-    args = parser.parse_args(argv)
-    if not getattr(args, "run", None):
-        parser.print_help()
-        return 2
     try:
+        args = parser.parse_args(argv)
+        if not getattr(args, "run", None):
+            parser.print_help(sys.stderr)
+            return 2
         code: int = args.run(args)
         sys.stdout.flush()
         return code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        _drop_output()
+        return 0
     except PacklightError as error:
         return _refused(str(error))
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
+        _drop_output()
         return _refused(f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "))
+    except RecursionError:
+        return _refused("the input is nested too deep")
+    except MemoryError:
+        return _refused("out of memory")
     except KeyboardInterrupt:
         return 130
 
 
 def _refused(why: str) -> int:
-    line = " ".join(why.split())
-    sys.stderr.write(f"packlight: {line.encode('utf-8', 'replace').decode()}\n")
+    """Say it in one line, whatever it is made of."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(why.split()))
+    encoding = sys.stderr.encoding or "utf-8"
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"packlight: {line}\n".encode(encoding, "backslashreplace").decode(encoding))
     return 2
 
 
+def _drop_output() -> None:
+    """What could not be written is not tried again when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(f"{message} (see {self.prog} --help)")
+
+
+class _UsageError(PacklightError):
+    """The command line can't be understood."""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="packlight",
         description="Keeps LLM agents working past their context window; shows what that does to recorded sessions.",
         epilog=_EPILOG,
@@ -72,15 +103,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str, detail: str) -> argparse.ArgumentParser:
+def _command(
+    commands: argparse._SubParsersAction[_Parser], name: str, help: str, detail: str, *examples: str
+) -> _Parser:
     return commands.add_parser(
-        name, help=help, description=f"{help[0].upper()}{help[1:]}. {detail}", formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}.\n{detail}",
+        epilog="\n  ".join(("examples:", *examples)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
 def _input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a request body or list of messages as JSON; - is standard input")
-    parser.add_argument("--format", choices=("anthropic", "chat", "responses"), help="when it can't be told from the request")
+    parser.add_argument(
+        "--format", choices=("anthropic", "chat", "responses"), help="when it can't be told from the request"
+    )
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -93,41 +132,56 @@ def _store(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
 
 def _policy(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     names = "default, thrifty, classic, nano or none"
-    parser.add_argument("--policy", default="default", metavar="P", help=names + ("; several with commas" if several else ""))
+    parser.add_argument(
+        "--policy", default="default", metavar="P", help=names + ("; several with commas" if several else "")
+    )
     parser.add_argument("--window-tokens", type=_count, metavar="N", help="context window, instead of the model's own")
 
 
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
 def _count(text: str) -> int:
-    try:
-        value = int(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        value = 0
+    """A number above 0, also as 64k, 64_000 or 64,000."""
+    found = re.fullmatch(r"(\d[\d_,]*)([km]?)", text.strip().lower(), re.ASCII)
+    digits = re.sub("[_,]", "", found[1]) if found else "0"
+    value = int(digits) * _UNITS[found[2]] if found and len(digits) < 16 else 0
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return value
 
 
-def _replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
         commands,
         "replay",
         "walk recorded agent sessions through the engine and show what compaction did",
-        "Reads session files of Claude Code and Codex and plain message lists; writes nothing.",
+        "Reads session files of Claude Code and Codex and plain message lists; writes nothing.\n"
+        "Exits with 1 when a request came out invalid or could not be restored.",
+        "packlight replay ~/.claude/projects --policy default,thrifty --window-tokens 200k",
+        "packlight replay session.jsonl --json",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="session files, or folders of them; - is standard input")
-    parser.add_argument("--format", choices=("anthropic", "chat", "responses"), help="of a plain list, when it can't be told")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="session files, or folders of them; - is standard input"
+    )
+    parser.add_argument(
+        "--format", choices=("anthropic", "chat", "responses"), help="of a plain list, when it can't be told"
+    )
     _policy(parser, several=True)
     _json(parser)
     parser.set_defaults(run=_lazily("replay"))
 
 
-def _compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _compact(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
         commands,
         "compact",
         "make one request fit",
         "Writes the request to OUT (or standard output) and the report to standard error.\n"
-        "Exits with 1 when the smallest valid form is still over the budget.",
+        "Exits with 1 when the smallest valid form is still over the budget, or a layer failed (see the report).\n"
+        "Conversation text is written to disk only with --store or -o.",
+        "packlight compact request.json --window-tokens 64k --store .packlight -o small.json",
+        "cat request.json | packlight compact - --model claude-opus-4-6 > small.json",
     )
     _input(parser)
     _policy(parser)
@@ -140,19 +194,28 @@ def _compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=_lazily("compact"))
 
 
-def _check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _command(commands, "check", "say whether a request is valid for its API", "Exits with 0 when it is, with 1 and a line for each violation when not.")
+def _check(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "check",
+        "say whether a request is valid for its API",
+        "Exits with 0 when it is, with 1 and a line for each violation when not. Writes nothing.",
+        "packlight check request.json",
+        "packlight check - --format chat --json < request.json",
+    )
     _input(parser)
     _json(parser)
     parser.set_defaults(run=_lazily("check"))
 
 
-def _restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _restore(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
         commands,
         "restore",
         "undo the last compaction of a request",
-        "What was appended since stays. Gives back exactly the JSON value that went in.",
+        "What was appended since stays. Writes exactly the JSON value that went in, to OUT or standard output.",
+        "packlight restore small.json --store .packlight -o request.json",
+        "packlight restore small.json --store .packlight --all",
     )
     _input(parser)
     _store(parser)
@@ -162,8 +225,16 @@ def _restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=_lazily("restore"))
 
 
-def _recall(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _command(commands, "recall", "show what was taken out", "By reference, by path, or by words.")
+def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "recall",
+        "show what was taken out",
+        "By reference, by path (its end is enough), or by words. Exits with 1 when nothing is found.",
+        "packlight recall 8f3a91c0d2e4 --store .packlight",
+        "packlight recall src/auth.py --store .packlight",
+        "packlight recall connection refused --store .packlight --json",
+    )
     parser.add_argument("query", metavar="REF|PATH|WORDS", nargs="+")
     _store(parser)
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")

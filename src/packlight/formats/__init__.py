@@ -15,14 +15,27 @@ from ..types import Format, FormatName, Json, Message
 from . import anthropic, chat, responses
 from .common import plain
 
-__all__ = ["FORMATS", "detect", "encode", "encode_as_is", "format_named", "identity", "has_lone_surrogates", "plain", "read_message", "split"]
+__all__ = [
+    "FORMATS",
+    "detect",
+    "encode",
+    "encode_as_is",
+    "format_named",
+    "has_lone_surrogates",
+    "identity",
+    "plain",
+    "read_message",
+    "split",
+]
 
 FORMATS: dict[str, Format] = {m.name: cast(Format, m) for m in (anthropic, chat, responses)}
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
 _ANTHROPIC_KEYS = frozenset({"system", "stop_sequences", "anthropic_version", "anthropic_beta", "thinking", "top_k"})
-_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document"})
+_ANTHROPIC_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document"}
+)
 _CHAT_BLOCKS = frozenset({"image_url", "input_audio", "file"})
 _CHAT_KEYS = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal"})
 _RESPONSES_BLOCKS = frozenset({"input_text", "output_text", "input_image", "input_file"})

@@ -112,7 +112,9 @@ def _result(data: Mapping[str, Json], kind: str) -> Part:
 
 def _output_text(output: Json) -> str:
     if isinstance(output, list) and output and isinstance(output[0], dict) and "stdout" in output[0]:
-        return "\n".join(str(o.get(k) or "") for o in output if isinstance(o, dict) for k in ("stdout", "stderr") if o.get(k))
+        return "\n".join(
+            str(o.get(k) or "") for o in output if isinstance(o, dict) for k in ("stdout", "stderr") if o.get(k)
+        )
     return joined_text(output)
 
 

@@ -18,7 +18,9 @@ Run = tuple[int, int]
 
 def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> list[Run]:
     """The stretches of [start, end) that may be taken out, whole segments only."""
-    stay = (pinned(view) | set(keep) | _kept_results(view)) - {i for i in range(len(view.messages)) if view.is_folded(i)}
+    stay = (pinned(view) | set(keep) | _kept_results(view)) - {
+        i for i in range(len(view.messages)) if view.is_folded(i)
+    }
     runs: list[Run] = []
     for a, b in _glued(view, segments(view)):
         if a < start or b > end or any(i in stay for i in range(a, b)):
@@ -75,7 +77,9 @@ def fold(
     ref, where = view.refer(contents(view, runs))
     edits: list[Edit] = []
     for n, (a, b) in enumerate(runs):
-        new: list[Json] = [view.format.reference(f"{text}\n[contents of what was taken out here: {where}]")] if n == 0 else []
+        new: list[Json] = (
+            [view.format.reference(f"{text}\n[contents of what was taken out here: {where}]")] if n == 0 else []
+        )
         edits.append(view.replace(layer, action, ((a,), (b,)), new, reason=reason, ref=ref if n == 0 else ""))
     return alternating(view, edits, layer)
 
@@ -121,7 +125,9 @@ def alternating(view: View, edits: list[Edit], layer: str) -> list[Edit]:
     if (a, b) == (edits[0].start[0], edits[0].end[0]):
         return edits
     first = edits[0]
-    joined = view.replace(layer, first.action, ((a,), (b,)), [view.format.reference(text)], reason=first.reason, ref=first.ref)
+    joined = view.replace(
+        layer, first.action, ((a,), (b,)), [view.format.reference(text)], reason=first.reason, ref=first.ref
+    )
     return [joined, *(e for e in edits[1:] if e.start[0] >= b)]
 
 

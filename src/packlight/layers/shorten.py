@@ -36,7 +36,13 @@ def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAY
             continue
         reason = "the request would not fit"
         edit = previewed(
-            view, layer, result, reason, head_chars=keep_chars * 2 // 3, tail_chars=keep_chars // 3, error_lines=keep_chars // 200
+            view,
+            layer,
+            result,
+            reason,
+            head_chars=keep_chars * 2 // 3,
+            tail_chars=keep_chars // 3,
+            error_lines=keep_chars // 200,
         )
         if edit:
             yield edit
@@ -87,12 +93,16 @@ def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]], l
         if any(view.edit_of(i, p.block) for p in message.parts):
             return
         text = encode_as_is(message.data).decode()
-        yield from _if_smaller(view.replace(layer, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about))
+        yield from _if_smaller(
+            view.replace(layer, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about)
+        )
         return
     for part in calls:
         span = ((i, part.block), (i, part.block + 1))
         text = encode_as_is(part.arguments).decode()
-        yield from _if_smaller(view.replace(layer, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about))
+        yield from _if_smaller(
+            view.replace(layer, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about)
+        )
 
 
 def _if_smaller(edit: Edit) -> Iterator[Edit]:
@@ -100,7 +110,14 @@ def _if_smaller(edit: Edit) -> Iterator[Edit]:
         yield edit
 
 
-def texts(view: View, keep_chars: int, roles: tuple[str, ...], skip: frozenset[int] | set[int] = frozenset(), *, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+def texts(
+    view: View,
+    keep_chars: int,
+    roles: tuple[str, ...],
+    skip: frozenset[int] | set[int] = frozenset(),
+    *,
+    layer: str = FIXED_LAYER,
+) -> Iterator[Edit]:
     """Texts longer than that in messages of these roles, cut, oldest first."""
     for i, message in enumerate(view.messages):
         if message.role not in roles or i in skip or view.edit_of(i) is not None:
@@ -114,9 +131,17 @@ def texts(view: View, keep_chars: int, roles: tuple[str, ...], skip: frozenset[i
             yield from _replaced_part(view, i, part, cut, ref, "a long text", layer)
 
 
-def media(view: View, *, keep_newest: int = 0, layer: str = FIXED_LAYER, places: set[tuple[int, int]] | None = None) -> Iterator[Edit]:
+def media(
+    view: View, *, keep_newest: int = 0, layer: str = FIXED_LAYER, places: set[tuple[int, int]] | None = None
+) -> Iterator[Edit]:
     """Images and documents replaced by a line that says what was there: oldest first, or those at these places."""
-    found = [(i, k) for i, m in enumerate(view.messages) if m.images and not view.is_folded(i) for k, p in enumerate(m.parts) if p.media]
+    found = [
+        (i, k)
+        for i, m in enumerate(view.messages)
+        if m.images and not view.is_folded(i)
+        for k, p in enumerate(m.parts)
+        if p.media
+    ]
     chosen = found[: len(found) - keep_newest] if places is None else [at for at in found if at in places]
     for i, k in chosen:
         part = view.messages[i].parts[k]
@@ -144,7 +169,9 @@ def _media_words(part: Part) -> str:
     return f"{len(part.media)} media" if len(part.media) > 1 else f"{part.media[0].kind}{size}"
 
 
-def _replaced_part(view: View, i: int, part: Part, text: str, ref: str, reason: str, layer: str, *, action: str = "shortened") -> Iterator[Edit]:
+def _replaced_part(
+    view: View, i: int, part: Part, text: str, ref: str, reason: str, layer: str, *, action: str = "shortened"
+) -> Iterator[Edit]:
     new = view.format.replace_text(view.messages[i].data, part, text)
     span = ((i, part.block), (i, part.block + 1)) if part.block >= 0 else ((i,), (i + 1,))
     edit = view.replace(layer, action, span, [new], reason=reason, ref=ref)

@@ -71,8 +71,4 @@ class ClassicToolResultBudget:
 
 def _fresh(view: View) -> list[ResultAt]:
     """Text results that the model has not seen and nobody has shortened."""
-    return [
-        r
-        for r in view.results(view.first_unseen)
-        if r.edit is None and r.part.text and not r.part.media
-    ]
+    return [r for r in view.results(view.first_unseen) if r.edit is None and r.part.text and not r.part.media]

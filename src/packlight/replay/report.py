@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, TextIO
 
@@ -15,7 +14,7 @@ _SHADE = "░"
 _CHART_ROWS = 7
 _MOST_BATCHES_SHOWN = 8
 _WORDS = {
-    "stored": ("result stored, with a preview", "results stored, with previews"),
+    "stored": ("result cut to a preview", "results cut to previews"),
     "cleared": ("result cleared", "results cleared"),
     "summarised": ("summary", "summaries"),
     "shortened": ("part shortened", "parts shortened"),
@@ -86,7 +85,7 @@ def render(result: SessionResult, *, color: bool = False, width: int = 80) -> st
     if not result.turns:
         return "\n".join([*lines, "  no model call in this session", *_notes(result)]) + "\n"
     lines += _figures(result, paint)
-    lines += ["", *_chart(result, width, paint), "", *_findings(result, paint), *_notes(result)]
+    lines += ["", *_chart(result, width, paint), "", *_findings(result, width, paint), *_notes(result)]
     return "\n".join(lines) + "\n"
 
 
@@ -128,9 +127,9 @@ def _windows(result: SessionResult) -> str:
     return f"; the agent itself began a new window {_times(count)}" if count else ""
 
 
-def _findings(result: SessionResult, paint: _Paint) -> list[str]:
+def _findings(result: SessionResult, width: int, paint: _Paint) -> list[str]:
     good, bad = paint.good, paint.bad
-    lines = _batches(result.batches)
+    lines = _batches(result.batches, width)
     outside = len(result.breaks_elsewhere)
     where = "none" if not result.prefix_breaks else f"{len(result.breaks_at_batch)} at a batch, {outside} elsewhere"
     lines.append(f"  prefix breaks     {(bad if outside else good)(where)}")
@@ -138,7 +137,7 @@ def _findings(result: SessionResult, paint: _Paint) -> list[str]:
     lines.append(f"  invalid requests  {(bad if invalid else good)(str(invalid) if invalid else 'none')}")
     lines += [f"                    turn {turn}: {v}" for turn, v in result.invalid[:3]]
     if result.batches:
-        lines.append(f"  taken out         {_actions(Counter(_sum(b.actions for b in result.batches)))}")
+        lines.append(f"  taken out         {_taken_out(result)}")
         verdict = good("all of it can be had back") if result.restored else bad("NOT all of it can be had back")
         lines.append(f"                    {verdict}")
     if result.not_fitting:
@@ -146,12 +145,20 @@ def _findings(result: SessionResult, paint: _Paint) -> list[str]:
     return lines + [f"  {bad('error')}             {e}" for e in result.errors[:3]]
 
 
-def _batches(batches: Sequence[BatchSeen]) -> list[str]:
+def _taken_out(result: SessionResult) -> str:
+    """What the last request of each window is without."""
+    ends = [*(start - 1 for start in result.segment_starts), result.turns - 1]
+    tokens = sum(max(0, result.before_tokens[end] - result.after_tokens[end]) for end in ends)
+    return f"{tokens:,} tokens by the end" + (f" of the {len(ends)} windows" if len(ends) > 1 else "")
+
+
+def _batches(batches: Sequence[BatchSeen], width: int) -> list[str]:
     lines = [f"  batches           {len(batches) or 'none: everything fits'}"]
     shown = batches if len(batches) <= _MOST_BATCHES_SHOWN else batches[: _MOST_BATCHES_SHOWN - 1]
     for batch in shown:
         sizes = f"{batch.tokens_before:>9,} -> {batch.tokens_after:>8,}"
-        lines.append(f"    turn {batch.turn + 1:>5,}  {sizes}   {_actions(batch.actions)} ({', '.join(batch.layers)})")
+        line = f"    turn {batch.turn + 1:>5,}  {sizes}   {_actions(batch.actions)} ({', '.join(batch.layers)})"
+        lines.append(line if len(line) <= width else line[: width - 1] + "…")
     if len(shown) < len(batches):
         lines.append(f"    and {len(batches) - len(shown):,} more")
     return lines
@@ -160,13 +167,6 @@ def _batches(batches: Sequence[BatchSeen]) -> list[str]:
 def _actions(actions: Mapping[str, int]) -> str:
     names = [(n, _WORDS.get(a, (a, a))) for a, n in sorted(actions.items(), key=lambda item: -item[1])]
     return ", ".join(f"{n:,} {one if n == 1 else many}" for n, (one, many) in names)
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)
 
 
 def _notes(result: SessionResult) -> list[str]:

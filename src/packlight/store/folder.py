@@ -50,7 +50,9 @@ from .search import WordIndex, attempts, fts_query, snippet, terms
 
 _INDEX_CHUNK_BYTES = 1_000_000
 """How much text is indexed in one transaction, so that others need not wait long."""
-_SCOPE = "(SELECT id FROM conversations WHERE owner = ?1 AND (?2 IS NULL OR name = ?2))"
+_SCOPE = "(SELECT id FROM conversations WHERE owner = :owner AND (:name IS NULL OR name = :name))"
+_Scope = dict[str, bytes | None]
+"""What `_SCOPE` is asked with."""
 
 
 class FolderStore:
@@ -217,9 +219,9 @@ class FolderStore:
             if connection is None:
                 raise NotFound(f"nothing is stored under {prefix}")
             found = connection.execute(
-                f"SELECT id, hash, ref_chars FROM documents WHERE conversation IN {_SCOPE} AND hash BETWEEN ?3 AND ?4"
-                " ORDER BY id DESC",
-                (*_scope(owner, conversation), *hash_range(prefix)),
+                f"SELECT id, hash, ref_chars FROM documents WHERE conversation IN {_SCOPE}"
+                " AND hash BETWEEN :low AND :high ORDER BY id DESC",
+                _scope(owner, conversation) | dict(zip(("low", "high"), hash_range(prefix), strict=True)),
             ).fetchall()
             hash = choose(prefix, ((hash.hex()[:chars], hash.hex()) for _, hash, chars in found))
             newest = next(id for id, candidate, _ in found if candidate.hex() == hash)
@@ -266,7 +268,7 @@ class FolderStore:
             found = _documents(connection, find(connection, words, scope, limit))
         return [(document, snippet(document.text, words)) for document in found]
 
-    def _index_some(self, scope: tuple[bytes, bytes | None]) -> bool:
+    def _index_some(self, scope: _Scope) -> bool:
         """Index some of what was not indexed yet; False when nothing is left.
 
         The terms are cut outside the transaction, so what was read is compared again inside: nothing that a purge
@@ -345,8 +347,8 @@ class FolderStore:
         self._database.close()
 
 
-def _scope(owner: str, conversation: str | None) -> tuple[bytes, bytes | None]:
-    return encode(owner), None if conversation is None else encode(conversation)
+def _scope(owner: str, conversation: str | None) -> _Scope:
+    return {"owner": encode(owner), "name": None if conversation is None else encode(conversation)}
 
 
 def _conversation(connection: sqlite3.Connection, owner: str, name: str, seconds: float) -> int:
@@ -385,13 +387,13 @@ def _index_rows(connection: sqlite3.Connection, conversation: int, after: int) -
     return rows
 
 
-def _find(connection: sqlite3.Connection, words: str, scope: tuple[bytes, bytes | None], limit: int) -> list[int]:
+def _find(connection: sqlite3.Connection, words: str, scope: _Scope, limit: int) -> list[int]:
     for wanted, need_all in attempts(words):
         found: dict[bytes, int] = {}
         for id, hash in connection.execute(
             "SELECT d.id, d.hash FROM words JOIN documents d ON d.id = words.rowid"
-            f" WHERE words MATCH ?3 AND d.conversation IN {_SCOPE} ORDER BY bm25(words, 4.0, 1.0), d.id DESC",
-            (*scope, fts_query(wanted, need_all)),
+            f" WHERE words MATCH :query AND d.conversation IN {_SCOPE} ORDER BY bm25(words, 4.0, 1.0), d.id DESC",
+            {**scope, "query": fts_query(wanted, need_all)},
         ):
             if len(found) >= limit:
                 break
@@ -401,9 +403,7 @@ def _find(connection: sqlite3.Connection, words: str, scope: tuple[bytes, bytes 
     return []
 
 
-def _find_unindexed(
-    connection: sqlite3.Connection, words: str, scope: tuple[bytes, bytes | None], limit: int
-) -> list[int]:
+def _find_unindexed(connection: sqlite3.Connection, words: str, scope: _Scope, limit: int) -> list[int]:
     """The same search where nothing can be written: the index is built in memory for this one question."""
     index = WordIndex()
     refs: dict[int, str] = {}

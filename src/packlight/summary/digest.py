@@ -77,7 +77,7 @@ class _Draft:
         self.options, self.job, self.view = options, job, job.view
         self.scale = 1.0
         self.events = file_events(self.view, job.start, job.end)
-        self.said = list(said(self.view, job.start, job.end, BEGIN))
+        self.said = [s for s in said(self.view, job.start, job.end, BEGIN) if s.message not in job.kept]
         self.earlier = read_earlier([s.text for s in self.said if s.kind == "digest"])
 
     def tokens(self, text: str) -> int:
@@ -89,7 +89,8 @@ class _Draft:
         spent = self.tokens(self._framed([]))
         for name in _NEEDED if small else _ORDER:
             ratio = getattr(self.options, f"{name}_ratio") * (1.4 if small else 1.0)
-            budget = int(min(ratio * self.job.max_tokens, self.job.max_tokens - spent) * self.scale)
+            kept = _KEPT_FOR_NAMES * self.job.max_tokens if name == "copies" else 0
+            budget = int(min(ratio * self.job.max_tokens, self.job.max_tokens - spent - kept) * self.scale)
             section = self._section(name, budget)
             if section:
                 self.written[name] = section
@@ -302,6 +303,8 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
                 counts[same[0]][verb] = counts[same[0]].get(verb, 0) + n
 
 
+_KEPT_FOR_NAMES = 0.18
+"""Copies leave this much: names are cheaper for what they hold."""
 _NEEDED = ("words", "plan", "errors", "files")
 _ORDER = (*_NEEDED[:1], "instructions", *_NEEDED[1:], "decisions", "log", "copies", "names")
 """What is written first has first claim on the room; names come last, since they leave out what stands above."""

@@ -3,7 +3,6 @@
 from .byteclass import ByteClassCounter
 from .counter import Counter, counter_for
 from .exact import MissingExtra, O200kCounter, exact_counter
-from .families import family_of, image_rule_of
 from .images import IMAGE_RULES, ImageRule, image_tokens, media_tokens
 from .usage import cache_read_tokens, cache_write_tokens, input_tokens, output_tokens
 from .value import count_value, sealed_tokens
@@ -20,8 +19,6 @@ __all__ = [
     "count_value",
     "counter_for",
     "exact_counter",
-    "family_of",
-    "image_rule_of",
     "image_tokens",
     "input_tokens",
     "media_tokens",

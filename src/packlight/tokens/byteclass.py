@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from zlib import adler32
 
-from .weights import RUN_BYTES, RUN_UNITS, UNITS, WEIGHTS, Weights
+from .weights import INDIC_BIAS, RUN_BYTES, RUN_UNITS, UNITS, WEIGHTS, Weights
 
 _CHUNK_BYTES = 32_768
 """Small enough for the cache, and for the sum of its weights to be exact: see `_sum`."""
@@ -76,7 +76,7 @@ _SCRIPTS = _classes(
 class ByteClassCounter:
     """Estimates the tokens of a text for one family: `claude_old`, `claude`, `gpt` or `other` (errs upward)."""
 
-    __slots__ = ("name", "_weights")
+    __slots__ = ("_weights", "name")
 
     def __init__(self, family: str = "other") -> None:
         if family not in WEIGHTS:
@@ -101,7 +101,7 @@ class ByteClassCounter:
 
 _INDIC = _classes(
     ([0xE0], 1),
-    *((range(second, second + 2), (second - 0xA4) // 2 + 2) for second in range(0xA4, 0xBC, 2)),
+    *((range(second, second + 2), (second - 0xA4) // 2 + 2) for second in range(0xA4, 0xC0, 2)),
     default=0,
 )
 """Behind 0xE0 the second byte tells the script: 0xA4 and 0xA5 are Devanagari, 0xB8 and 0xB9 Thai, and so on."""
@@ -129,6 +129,7 @@ def _exceptions(data: bytes, weights: Weights) -> int:
     if b"\xe0" in data:
         classes = int.from_bytes(data.translate(_INDIC), "little")
         total += _sum(_lookup(classes | classes >> 4, len(data), weights.indic), len(data))
+        total -= INDIC_BIAS * data.count(b"\xe0")
     for lead, patterns in weights.patterns:
         if lead in data:
             total += sum(data.count(pattern) * weight for pattern, weight in patterns)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+from ..models import family_of
 from .byteclass import ByteClassCounter
-from .families import family_of
 
 
 @runtime_checkable

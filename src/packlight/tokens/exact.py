@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import PacklightError
+from ..models import family_of
 from .counter import Counter
 
 
@@ -38,8 +39,6 @@ class O200kCounter:
 
 def exact_counter(model: str | None) -> Counter:
     """The exact counter of a model, where one exists offline: GPT-4o and later. Raises MissingExtra or ValueError."""
-    from .families import family_of
-
     if family_of(model) != "gpt":
         raise ValueError(f"no exact offline counter for {model!r}: use counter_for()")
     return O200kCounter()

@@ -24,15 +24,12 @@ RESULT_TOKENS = 8
 """Names and tags around a call and around its result, as fitted to recorded usage."""
 
 _UNSEEN = frozenset(
-    "type role id tool_use_id call_id tool_call_id cache_control status index phase is_error item_id "
-    "prompt_cache_breakpoint caller model usage stop_reason object created_at annotations logprobs detail "
-    "media_type".split()
+    ["type", "role", "id", "tool_use_id", "call_id", "tool_call_id", "cache_control", "status", "index", "phase", "is_error", "item_id", "prompt_cache_breakpoint", "caller", "model", "usage", "stop_reason", "object", "created_at", "annotations", "logprobs", "detail", "media_type"]
 )
 """Fields of messages and blocks that no model reads."""
 
 _BARE = frozenset(
-    "content text thinking output arguments name function tool_calls summary reasoning_content reasoning refusal "
-    "title context source file data custom result results stdout stderr url query action commands".split()
+    ["content", "text", "thinking", "output", "arguments", "name", "function", "tool_calls", "summary", "reasoning_content", "reasoning", "refusal", "title", "context", "source", "file", "data", "custom", "result", "results", "stdout", "stderr", "url", "query", "action", "commands"]
 )
 """Fields whose value is read, but not their name."""
 

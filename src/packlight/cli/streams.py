@@ -1,0 +1,121 @@
+"""What goes in and out: bytes from a file or standard input, results whole or not at all, text on any terminal."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from .. import jsonio
+from ..errors import InvalidRequest
+from ..types import Json
+
+
+def read(file: str) -> bytes:
+    """The bytes of a file, or of standard input when it is `-`."""
+    if file != "-":
+        return Path(file).read_bytes()
+    if sys.stdin is None:
+        raise InvalidRequest("standard input is closed")
+    return sys.stdin.buffer.read()
+
+
+def load(file: str) -> Json:
+    """The JSON value of a file. Raises InvalidRequest with a line that names the file."""
+    name = "standard input" if file == "-" else file
+    try:
+        return jsonio.load(read(file))
+    except InvalidRequest as error:
+        hint = "; `packlight replay` reads session files" if file.endswith(".jsonl") else ""
+        raise InvalidRequest(f"{name}: {error}{hint}") from error
+
+
+def say(text: str) -> None:
+    """Text for a person, to standard error."""
+    _put(sys.stderr, text)
+
+
+def show(text: str) -> None:
+    """Text to standard output; what its encoding can't say is escaped."""
+    _put(sys.stdout, text)
+
+
+def _put(stream: TextIO | None, text: str) -> None:
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def show_json(value: Json, *, indent: int | None = 2) -> None:
+    """A JSON value to standard output, as UTF-8 whatever the terminal is."""
+    _write_stdout(jsonio.dump(value, indent=indent))
+
+
+def check_output(output: str | None) -> None:
+    """Refuse a place that can't be written before any work is done."""
+    if output is None or output == "-":
+        return
+    target = Path(output)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), output)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
+
+
+def write(output: str | None, data: bytes) -> None:
+    """To standard output, or to a file that is there whole or not at all."""
+    if output is None or output == "-":
+        _write_stdout(data)
+        return
+    target = Path(os.path.realpath(output))  # what a link leads to is replaced, not the link
+    if target.exists() and not target.is_file():  # a device, a pipe
+        target.write_bytes(data + b"\n")
+        return
+    try:
+        _replace(target, data)
+    except OSError as error:
+        error.filename, error.filename2 = output, None
+        raise
+
+
+def _write_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _replace(target: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data + b"\n")
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """The file's own mode, or what the user's umask gives a new one."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def progress(text: str, wanted: bool) -> None:
+    """One line that is written over, on a terminal only."""
+    if wanted and sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+__all__ = ["check_output", "load", "progress", "read", "say", "show", "show_json", "write"]

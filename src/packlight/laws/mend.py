@@ -1,0 +1,231 @@
+"""Mending broken requests, without inventing anything but a note that something is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from ..formats import plain, read_message, split
+from ..types import Edit, Format, Json, Message, Part
+from ..view import apply, pair
+from .rules import uncounted, violations
+
+
+def repair(request: Json, format: str | None = None) -> Json:
+    """The request with its broken places mended: same shape, untouched parts the same objects; itself when valid.
+
+    Results without a call are taken out, calls without a result get one that says so, empty texts get a visible
+    one, arguments that are no JSON become an object that holds them, half surrogates become U+FFFD, reused ids get a
+    number. What the model is told is never invented. The same request always gives the same result.
+    """
+    fmt, items, head = split(request, format)
+    edits = repairs(fmt, [read_message(fmt, m, uncounted) for m in items], head)
+    if not edits:
+        return request
+    mended = apply(fmt, items, edits, plain)
+    return mended if isinstance(request, (list, tuple)) else {**request, fmt.list_key: mended}
+
+
+def repairs(fmt: Format, messages: Sequence[Message], head: Mapping[str, Any]) -> list[Edit]:
+    """The edits that mend a list: message spans, sorted. Empty when there is nothing to mend."""
+    if not violations(fmt, messages, head) and not _reused_ids(fmt, messages):
+        return []
+    mended = [_mended(fmt, m) for m in messages]
+    _drop_orphans(fmt, messages, mended, head)
+    _rename_reused(fmt, messages, mended)
+    _answer_open(fmt, messages, mended)
+    for i, message in enumerate(messages):
+        mended[i] = [m for m in mended[i] if not _is_empty(fmt, m, message)]
+    _start_with_user(fmt, messages, mended)
+    return [
+        Edit("repair", "repaired", (i,), (i + 1,), tuple(new), reason="mended")
+        for i, new in enumerate(mended)
+        if len(new) != 1 or new[0] is not messages[i].data
+    ]
+
+
+def _mended(fmt: Format, message: Message) -> list[dict[str, Json]]:
+    data = _whole_characters(message.data) if message.lone_surrogates else message.data
+    broken = {
+        k: {"_invalid": p.arguments_text}
+        for k, p in enumerate(message.parts)
+        if fmt.name == "chat"
+        and p.kind == "call"
+        and p.type == "function"
+        and p.arguments is None
+        and p.arguments_text.strip()
+    }
+    if broken:
+        data = fmt.replace_arguments(data, broken)
+    blocks = fmt.blocks(data)
+    if blocks and isinstance(data.get("content"), (list, str)):
+        visible = [_visible(b) for b in blocks]
+        results_first = sorted(visible, key=lambda b: not (isinstance(b, dict) and b.get("type") == "tool_result"))
+        if message.role == "assistant":
+            results_first = visible
+        if any(a is not b for a, b in zip(results_first, blocks, strict=True)) and (
+            isinstance(data.get("content"), list) or not str(data["content"]).strip()
+        ):
+            data = fmt.with_blocks(data, results_first)
+    return [data]
+
+
+def _visible(block: Json) -> Json:
+    if isinstance(block, dict) and block.get("type") == "text" and not str(block.get("text") or "").strip():
+        return {**block, "text": "(no text)"}
+    if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        inner = [_visible(b) for b in block["content"]]
+        if any(a is not b for a, b in zip(inner, block["content"], strict=True)):
+            return {
+                **block,
+                "content": [
+                    ({**b, "text": "(no output)"} if b is not a else b)
+                    for a, b in zip(block["content"], inner, strict=True)
+                ],
+            }
+    return block
+
+
+def _whole_characters(value: Json) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole_characters(v) for v in value]
+    if isinstance(value, dict):
+        return {_whole_characters(k): _whole_characters(v) for k, v in value.items()}
+    return value
+
+
+def _drop_orphans(
+    fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]], head: Mapping[str, Any]
+) -> None:
+    if head.get("previous_response_id") or head.get("conversation"):
+        return
+    pairs = pair(messages)
+    far = {at for at in pairs.question if not _answers_in_place(fmt, messages, pairs.question[at][0], at[0])}
+    doomed: dict[int, set[int]] = {}
+    for i, k in (*pairs.orphans, *far):
+        doomed.setdefault(i, set()).add(messages[i].parts[k].block)
+    for i, gone in doomed.items():
+        if -1 in gone:
+            mended[i] = []
+            continue
+        kept = [b for n, b in enumerate(fmt.blocks(messages[i].data) or []) if n not in gone]
+        mended[i] = [fmt.with_blocks(mended[i][0], kept)] if kept else []
+
+
+def _answers_in_place(fmt: Format, messages: Sequence[Message], i: int, j: int) -> bool:
+    if fmt.name == "responses":
+        return True
+    if fmt.name == "chat":
+        return all(messages[n].role == "tool" for n in range(i + 1, j))
+    return all(messages[n].role in ("tool", "user") for n in range(i + 1, j + 1))
+
+
+def _answer_open(fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]]) -> None:
+    """A call without a result gets one right behind it; one whose result came too late gets that one."""
+    pairs = pair(messages)
+    late = {call: r for call, r in pairs.answer.items() if not _answers_in_place(fmt, messages, call[0], r[0])}
+    waiting = sorted([*pairs.unanswered, *late])
+    for i, group in groupby(waiting, key=lambda at: at[0]):
+        calls = [(messages[i].parts[k], late.get((i, k))) for _, k in group]
+        calls = [(c, r) for c, r in calls if c.type != "mcp_approval_request"]
+        if not calls or not mended[i]:
+            continue
+        results = [_result_for(fmt, call, messages[at[0]] if at else None, at) for call, at in calls]
+        if fmt.name == "anthropic":
+            _put_blocks(fmt, messages, mended, i, results)
+        else:
+            end = i + 1
+            while end < len(messages) and messages[end].role == "tool" and fmt.name == "chat":
+                end += 1
+            mended[end - 1] = [*mended[end - 1], *results]
+
+
+def _result_for(fmt: Format, call: Part, late: Message | None, at: tuple[int, int] | None) -> dict[str, Json]:
+    if late is not None and at is not None:
+        block = late.parts[at[1]].block
+        return late.data if block < 0 else (fmt.blocks(late.data) or [])[block]
+    text = "(interrupted: this call has no recorded output)"
+    if fmt.name == "anthropic":
+        return {"type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": True}
+    if fmt.name == "chat":
+        return {"role": "tool", "tool_call_id": call.call_id, "content": text}
+    return {"type": f"{call.type}_output", "call_id": call.call_id, "output": text}
+
+
+def _put_blocks(
+    fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]], i: int, results: list[Any]
+) -> None:
+    n = i + 1
+    if n < len(messages) and messages[n].role in ("user", "tool") and mended[n]:
+        blocks = list(fmt.blocks(mended[n][0]) or [])
+        at = sum(isinstance(b, dict) and b.get("type") == "tool_result" for b in blocks)
+        mended[n] = [fmt.with_blocks(mended[n][0], [*blocks[:at], *results, *blocks[at:]]), *mended[n][1:]]
+    else:
+        mended[i] = [*mended[i], {"role": "user", "content": results}]
+
+
+def _reused_ids(fmt: Format, messages: Sequence[Message]) -> bool:
+    if fmt.name == "responses":
+        ids = [p.call_id for m in messages for p in m.parts if p.kind == "call" and not p.server]
+        return len(ids) != len(set(ids))
+    return fmt.name == "chat" and any(
+        len(ids) != len(set(ids)) for m in messages if len(ids := [p.call_id for p in m.parts if p.kind == "call"]) > 1
+    )
+
+
+def _rename_reused(fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]]) -> None:
+    """A later call with a used id gets a number, its result too; the first keeps its own, for the cache's sake."""
+    if not _reused_ids(fmt, messages):
+        return
+    pairs = pair(messages)
+    used: Counter[str] = Counter()
+    before = -1
+    for (i, k), (j, _) in sorted(pairs.answer.items()):
+        part = messages[i].parts[k]
+        if fmt.name == "chat" and i != before:
+            used.clear()
+        before = i
+        used[part.call_id] += 1
+        if used[part.call_id] == 1 or not mended[i] or not mended[j]:
+            continue
+        new = f"{part.call_id}_d{used[part.call_id] - 1}"
+        if fmt.name == "responses":
+            mended[i][0] = {**mended[i][0], "call_id": new}
+            mended[j][0] = {**mended[j][0], "call_id": new}
+        else:
+            calls = list(mended[i][0]["tool_calls"])
+            calls[part.index] = {**calls[part.index], "id": new}
+            mended[i][0] = {**mended[i][0], "tool_calls": calls}
+            mended[j][0] = {**mended[j][0], "tool_call_id": new}
+
+
+def _is_empty(fmt: Format, data: dict[str, Json], source: Message) -> bool:
+    parts = fmt.parts(data)
+    if fmt.name == "responses":
+        return False
+    if source.role == "assistant":
+        return not any(p.kind != "thinking" for p in parts) and not data.get("audio")
+    return fmt.name == "anthropic" and not parts
+
+
+def _start_with_user(fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]]) -> None:
+    if fmt.name == "responses":
+        for i, message in enumerate(messages):
+            following = next((m for new in mended[i + 1 :] for m in new), None)
+            alone = following is None or fmt.role(following) != "assistant"
+            if alone and mended[i] and any(p.type == "reasoning" for p in message.parts):
+                mended[i] = []
+    if fmt.name != "anthropic":
+        return
+    for new in mended:
+        first = next((m for m in new if fmt.role(m) != "system"), None)
+        if first is not None:
+            if fmt.role(first) == "assistant":
+                new.insert(0, fmt.reference("(The beginning of this conversation is missing.)"))
+            return
+    if mended:
+        mended[-1].append(fmt.reference("(This conversation is empty.)"))

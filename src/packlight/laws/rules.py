@@ -1,0 +1,251 @@
+"""The rules of the three APIs as small properties, one function a rule.
+
+Sources: platform.claude.com and developers.openai.com (September to November 2026), the types of the official SDKs,
+and the error texts that providers sent to the users in tests/data/bugs.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..formats import read_message, split
+from ..types import Format, Json, Message, Part, Violation
+from ..view import Pairs, View, pair
+
+MAX_CACHE_MARKS = 4
+"""Anthropic: "A maximum of 4 blocks with cache_control may be provided"."""
+
+Rule = Callable[[Sequence[Message], Pairs, Mapping[str, Any]], Iterable[Violation]]
+
+
+def validate(request: Json, format: str | None = None) -> list[Violation]:
+    """The places where a request (or a bare list) breaks a rule of its API; empty when valid.
+
+    Checks shape and order, not the tokens. Raises InvalidRequest when it is no request at all.
+    """
+    fmt, items, head = split(request, format)
+    return violations(fmt, [read_message(fmt, m, uncounted) for m in items], head)
+
+
+def violations(fmt: Format, messages: Sequence[Message], head: Mapping[str, Any]) -> list[Violation]:
+    """Violations of messages already read, by position."""
+    pairs = pair(messages)
+    found = [v for rule in _RULES[fmt.name] for v in rule(messages, pairs, head)]
+    return sorted(found, key=lambda v: (v.position, v.rule))
+
+
+def gained(before: Sequence[Violation], after: Sequence[Violation]) -> list[Violation]:
+    """Those that came by an edit: more of a rule than there were before."""
+    had = Counter(v.rule for v in before)
+    new: list[Violation] = []
+    for violation in after:
+        had[violation.rule] -= 1
+        if had[violation.rule] < 0:
+            new.append(violation)
+    return new
+
+
+def rendered_messages(view: View) -> list[Message]:
+    """The view's messages as they would be sent; those that no edit touches are the same objects."""
+    known = {id(m.data): m for m in view.messages}
+    return [known.get(id(data)) or read_message(view.format, data, uncounted) for data in view.rendered()]
+
+
+def uncounted(value: Json) -> int:
+    """For reading messages whose size is no matter."""
+    return 0
+
+
+# --- rules of all three ------------------------------------------------------------------------------------------
+
+
+def _lone_surrogates(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        if message.lone_surrogates:
+            yield Violation((i,), "lone_surrogate", "half a surrogate pair can't be sent as UTF-8")
+
+
+def _orphans(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    if head.get("previous_response_id") or head.get("conversation"):
+        return  # their calls are on the server
+    answered = {messages[i].parts[k].call_id for i, k in pairs.answer}
+    for i, k in pairs.orphans:
+        part = messages[i].parts[k]
+        rule = "duplicate_result" if part.call_id in answered else "orphan_result"
+        text = "answers a call that has its result" if rule == "duplicate_result" else "answers no call before it"
+        yield Violation(_at(i, part), rule, f"result {part.call_id!r} {text}")
+
+
+def _unanswered(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, k in pairs.unanswered:
+        part = messages[i].parts[k]
+        if part.type != "mcp_approval_request":
+            yield Violation(_at(i, part), "unanswered_call", f"call {part.call_id!r} of {part.tool!r} has no result")
+
+
+def _at(i: int, part: Part) -> tuple[int, ...]:
+    return (i, part.block) if part.block >= 0 else (i,)
+
+
+# --- Anthropic ---------------------------------------------------------------------------------------------------
+
+
+def _adjacent_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """Results stand in the user turn right behind their calls, before any other content of it."""
+    turn_of = _turns(messages)
+    for (i, k), (j, m) in pairs.answer.items():
+        if turn_of[j] != turn_of[i] + 1:
+            part = messages[j].parts[m]
+            yield Violation(
+                _at(i, messages[i].parts[k]),
+                "result_not_adjacent",
+                f"result {part.call_id!r} comes later than the next turn",
+            )
+    for i, message in enumerate(messages):
+        other = False
+        for part in message.parts if message.role == "user" else ():
+            if part.kind == "result" and not part.server and other:
+                yield Violation(_at(i, part), "result_after_content", "tool results come first in a user message")
+            other = other or part.kind != "result"
+
+
+def _turns(messages: Sequence[Message]) -> list[int]:
+    """Number of the turn each message belongs to: neighbours of one side are one turn to the API."""
+    numbers: list[int] = []
+    turn, before = 0, None
+    for message in messages:
+        side = "user" if message.role == "tool" else message.role
+        turn += side != before
+        before = side
+        numbers.append(turn)
+    return numbers
+
+
+def _roles_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    first = next((i for i, m in enumerate(messages) if m.role != "system"), None)
+    if first is None:
+        yield Violation((), "no_user_message", "there must be at least one user message")
+    elif messages[first].role == "assistant":
+        yield Violation((first,), "first_not_user", "the first message must be the user's")
+
+
+def _empty_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        if not message.parts and not (i == len(messages) - 1 and message.role == "assistant"):
+            yield Violation((i,), "empty_content", "a message must have content")
+        for part in message.parts:
+            if part.kind == "text" and not part.text.strip():
+                yield Violation(_at(i, part), "empty_text", "a text block must have visible text")
+
+
+def _thinking_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        if message.role == "assistant" and message.parts and all(p.kind == "thinking" for p in message.parts):
+            yield Violation((i,), "thinking_alone", "an assistant message must hold more than thinking")
+
+
+def _server_results(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """A server tool's result stands in the assistant message of its call."""
+    for i, message in enumerate(messages):
+        calls = {p.call_id for p in message.parts if p.kind == "call" and p.server}
+        for part in message.parts:
+            if part.kind == "result" and part.server and part.call_id not in calls:
+                yield Violation(
+                    _at(i, part),
+                    "orphan_server_result",
+                    f"result {part.call_id!r} has no server tool call in its message",
+                )
+
+
+def _cache_marks(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    marks = sum(_marks(head.get(key)) for key in ("tools", "system"))
+    for i, message in enumerate(messages):
+        content = message.data.get("content")
+        marks += _marks(content)
+        if isinstance(content, list):
+            marks += sum(_marks(b.get("content")) for b in content if isinstance(b, dict))
+        if marks > MAX_CACHE_MARKS:
+            yield Violation((i,), "too_many_cache_marks", f"at most {MAX_CACHE_MARKS} blocks may carry cache_control")
+            return
+
+
+def _marks(blocks: Any) -> int:
+    return sum(isinstance(b, dict) and bool(b.get("cache_control")) for b in blocks) if isinstance(blocks, list) else 0
+
+
+def _compaction_first(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    said = False
+    for i, message in enumerate(messages):
+        for part in message.parts:
+            if part.type.startswith("compaction") and part.kind == "opaque" and said and message.role == "user":
+                yield Violation(
+                    _at(i, part), "compaction_misplaced", "a compaction block comes before what it does not stand for"
+                )
+            said = said or message.role != "system"
+
+
+# --- Chat Completions --------------------------------------------------------------------------------------------
+
+
+def _adjacent_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """Tool messages stand right behind the assistant message whose calls they answer."""
+    for (i, k), (j, _) in pairs.answer.items():
+        if any(messages[n].role != "tool" for n in range(i + 1, j)):
+            part = messages[i].parts[k]
+            yield Violation(
+                (i,), "result_not_adjacent", f"something stands between call {part.call_id!r} and its tool message"
+            )
+
+
+def _shape_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        if (
+            message.role == "assistant"
+            and not any(p.kind != "thinking" for p in message.parts)
+            and not message.data.get("audio")
+        ):
+            yield Violation((i,), "empty_content", "an assistant message must have content or tool_calls")
+        for part in message.parts:
+            if (
+                part.kind == "call"
+                and part.type == "function"
+                and part.arguments is None
+                and part.arguments_text.strip()
+            ):
+                yield Violation((i,), "bad_arguments", f"arguments of call {part.call_id!r} are no JSON object")
+        if any(p.kind == "text" and p.block >= 0 and not p.text for p in message.parts):
+            yield Violation((i,), "empty_text", "a text part must have text")
+
+
+# --- Responses ---------------------------------------------------------------------------------------------------
+
+
+def _reasoning(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """A reasoning item is followed by the item it belongs to."""
+    for i, message in enumerate(messages):
+        if not any(p.type == "reasoning" for p in message.parts):
+            continue
+        following = messages[i + 1] if i + 1 < len(messages) else None
+        if following is None and (head.get("previous_response_id") or head.get("conversation")):
+            continue
+        if following is None or following.role != "assistant":
+            yield Violation((i,), "reasoning_alone", "a reasoning item must be followed by the item it belongs to")
+
+
+_COMMON: tuple[Rule, ...] = (_lone_surrogates, _orphans, _unanswered)
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "anthropic": (
+        *_COMMON,
+        _adjacent_anthropic,
+        _roles_anthropic,
+        _empty_anthropic,
+        _thinking_anthropic,
+        _server_results,
+        _cache_marks,
+        _compaction_first,
+    ),
+    "chat": (*_COMMON, _adjacent_chat, _shape_chat),
+    "responses": (*_COMMON, _reasoning),
+}

@@ -1,0 +1,41 @@
+"""Signed thinking that is bound to everything before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..types import Edit
+from ..view import View
+
+
+def unbound_thinking(view: View, planned: Sequence[Edit]) -> list[Edit]:
+    """The further edits that a plan needs where thinking is bound to everything before it.
+
+    Anthropic (Opus 5.5, Fable 5.1 and later, unknown Claude models; platform.claude.com, September 2026): one changed
+    place makes every thinking block behind it invalid. So all of it behind the first edit goes, the open tool loop's
+    included. Nothing to do for other models: their thinking since the last typed message stays as it is.
+    """
+    if view.format.name != "anthropic" or not view.binds_thinking or not planned:
+        return []
+    first = min(e.start for e in planned)
+    after = view.with_edits(planned)
+    out: list[Edit] = []
+    for i in range(first[0], len(view.messages)):
+        message = view.messages[i]
+        if message.role == "assistant" and after.edit_of(i) is None:
+            out.extend(_without_thinking(after, i, first))
+    return out
+
+
+def _without_thinking(view: View, i: int, first: tuple[int, ...]) -> Iterator[Edit]:
+    parts = view.messages[i].parts
+    gone = [p for p in parts if p.kind == "thinking" and (i, p.block) >= first]
+    if not gone:
+        return
+    reason = "signed thinking is bound to what was edited before it"
+    if len(gone) == len(parts):
+        yield view.replace("laws", "removed", ((i,), (i + 1,)), [], reason=reason)
+        return
+    for part in gone:
+        if view.edit_of(i, part.block) is None:
+            yield view.replace("laws", "removed", ((i, part.block), (i, part.block + 1)), [], reason=reason)

@@ -1,0 +1,185 @@
+"""`overflow.classify` on recorded bodies of many providers, and on the forms that SDKs give them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from packlight.overflow import Overflow, classify
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "overflow_errors.jsonl").read_text(encoding="utf-8").splitlines()
+]
+KINDS = {
+    "overflow": {"input_tokens"},
+    "max_tokens_sum": {"max_tokens"},
+    "media_limit": {"media"},
+    "request_bytes": {"request_bytes"},
+    "tpm_cap": {"rate"},
+    "not_overflow": {None},
+    "ambiguous": {None},
+    "silent": {None},  # nothing in the body tells: see test_silent_forms
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['id']}-{c['provider']}")
+def test_recorded_bodies(case):
+    found = classify(status=case["http_status"], body=case["body"])
+    assert (found.kind if found else None) in KINDS[case["kind"]], found
+
+
+class SdkError(Exception):
+    """Shaped like `APIStatusError` of the official clients."""
+
+    def __init__(self, message, status_code, body, response=None):
+        super().__init__(message)
+        self.message, self.status_code, self.body, self.response = message, status_code, body, response
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
+def test_as_exception(case):
+    """The same verdict from an SDK exception, with the body decoded or only as text."""
+    try:
+        body = json.loads(case["body"])
+    except ValueError:
+        body = case["body"]
+    for error in (
+        SdkError(f"Error code: {case['http_status']} - {body}", case["http_status"], body),
+        SdkError("Bad request", case["http_status"], None, SimpleNamespace(text=case["body"], status_code=None)),
+    ):
+        found = classify(error)
+        assert (found.kind if found else None) in KINDS[case["kind"]], found
+
+
+@pytest.mark.parametrize(
+    "case, limit, used, room",
+    [
+        ("O01", 200_000, 200_251, None),
+        ("O02", 200_000, 143_653, 64_000),
+        ("O08", 4_097, 3_120, 1_000),
+        ("O10", 4_097, 1_044, 3_072),
+        ("O13", 272_000, 509_178, None),
+        ("O18", 131_072, 248_198, None),
+        ("O22", 131_072, 134_123, None),
+        ("O23", 131_072, 136_973, None),
+        ("O25", 40_000, 42_328, None),
+        ("O27", 131_072, 133_980, 8_000),
+        ("O31", 131_040, 131_393, None),
+        ("O32", 262_144, 265_330, None),
+        ("O33", 262_144, 516_368, None),
+        ("O36", 8_192, 8_195, None),
+        ("O37", 262_144, 262_145, 0),
+        ("O38", 131_072, None, None),
+        ("O40", 8_192, 14_429, None),
+        ("O43", 2_048, 2_285, None),
+        ("O47", 32_768, 111_490, None),
+        ("O52", 288_000, None, None),
+        ("O53", 983_616, None, None),
+        ("O55", 262_144, 269_030, None),
+        ("O63", 128_000, 391_491, None),
+        ("O66", 8_000, None, None),
+        ("O67", 8_192, 6_204, 2_047),
+        ("O68", 256_000, 5_958_968, None),
+        ("O69", 2_048, 3_503, None),
+        ("O84", 6_000, 14_810, None),
+    ],
+)
+def test_figures(case, limit, used, room):
+    body = next(c["body"] for c in CASES if c["id"] == case)
+    found = classify(status=400, body=body)
+    assert (found.limit_tokens, found.used_tokens, found.max_tokens) == (limit, used, room)
+
+
+def test_other_figures():
+    by_id = {c["id"]: c["body"] for c in CASES}
+    assert classify(body=by_id["O48"]).excess_tokens == 100_918
+    assert classify(body=by_id["O65"]).limit_bytes == 5_000_000
+    assert classify(body=by_id["O75"]).limit_bytes == 20_971_520
+    assert classify(body=by_id["O05"]).limit_images == 100
+    found = classify(body=by_id["O04"])
+    assert found.limit_pixels == 2000
+    assert found.path == "messages.88.content.1.image.source.base64.data"
+
+
+@pytest.mark.parametrize(
+    "message, kind, limit, used",
+    [
+        ("This model's maximum context length is 1,047,576 tokens. However, your messages resulted in 1,100,000 tokens.",
+         "input_tokens", 1_047_576, 1_100_000),
+        ("prompt is too long: 1_200_500 tokens > 1_000_000 maximum", "input_tokens", 1_000_000, 1_200_500),
+        ("The input (140k tokens) is longer than the model's context length (128k tokens).",
+         "input_tokens", 128_000, 140_000),
+        ("request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it",
+         "input_tokens", 8_192, 9_000),
+        ("'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 8192 tokens "
+         "and your request has 5000 input tokens (4096 > 8192 - 5000).", "max_tokens", 8_192, 5_000),
+        ("Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of "
+         "140000 tokens: 120000 tokens from the input messages and 20000 tokens for the completion.",
+         "max_tokens", 131_072, 120_000),
+        ("This endpoint's maximum context length is 200000 tokens. However, you requested about 216000 tokens (150000 of "
+         "text input, 2000 of tool input, 64000 in the output). Please reduce the length of either one",
+         "max_tokens", 200_000, 152_000),
+    ],
+)  # fmt: skip
+def test_same_kind_of_message(message, kind, limit, used):
+    """Messages of the same make that are not in the recorded set."""
+    found = classify(status=400, body={"error": {"message": message}})
+    assert (found.kind, found.limit_tokens, found.used_tokens) == (kind, limit, used)
+
+
+@pytest.mark.parametrize(
+    "status, body",
+    [
+        (400, "messages: roles must alternate between user and assistant"),
+        (400, "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01"),
+        (400, "Invalid `signature` in `thinking` block. The block is bound to a different conversation"),
+        (400, "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5"),
+        (400, "messages.1.content.0.tool_use.name: String should have at most 128 characters"),
+        (400, "`max_tokens` must be greater than `thinking.budget_tokens`."),
+        (400, "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64"),
+        (401, "invalid x-api-key"),
+        (404, "model: claude-nope-1"),
+        (429, "This request would exceed the rate limit for your organization of 30,000 input tokens per minute."),
+        (429, "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 25000, Requested 9000."),
+        (429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}),
+        (500, "Internal server error"),
+        (502, "upstream connect error or disconnect/reset before headers"),
+        (529, "Overloaded"),
+        (None, "Connection error."),
+        (200, {"choices": [{"finish_reason": "stop", "message": {"content": "the context window is large"}}]}),
+        (400, ""),
+        (400, None),
+        (400, b"\xff\xfe"),
+    ],
+)
+def test_no_false_alarm(status, body):
+    assert classify(status=status, body=body) is None
+
+
+def test_silent_forms():
+    empty = {"choices": [{"finish_reason": "length", "message": {"content": ""}}], "usage": {"prompt_tokens": 8192}}
+    assert classify(body=empty).silent
+    cut = {"choices": [{"finish_reason": "length", "message": {"content": "so far"}}]}
+    assert classify(body=cut) is None
+    assert classify(body={"stop_reason": "model_context_window_exceeded", "content": []}).kind == "input_tokens"
+    big = {"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 210_000, "completion_tokens": 12}}
+    assert classify(body=big) is None
+    assert classify(body=big, window_tokens=200_000).used_tokens == 210_000
+
+
+def test_error_event_in_stream():
+    stream = 'event: error\ndata: {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 201 tokens > 200 maximum"}}\n\n'
+    assert classify(status=200, body=stream) == Overflow(
+        kind="input_tokens", message="prompt is too long: 201 tokens > 200 maximum", limit_tokens=200, used_tokens=201
+    )
+
+
+def test_cause_is_read():
+    inner = SdkError("x", 400, {"error": {"code": "context_length_exceeded", "message": "no"}})
+    outer = RuntimeError("model call failed")
+    outer.__cause__ = inner
+    assert classify(outer).kind == "input_tokens"
