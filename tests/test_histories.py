@@ -23,14 +23,7 @@ def _id(path):
 def test_history_fits_a_third_of_its_size(path, policy):
     format, request = cases.load_history(path)
     size = size_tokens(request, format)
-    c = packlight.compact(
-        request,
-        policy=policy,
-        model=request.get("model") or "claude-opus-5-5",
-        max_input_tokens=int(size * 0.35),
-        force=True,
-        format=format,
-    )
+    c = compact(request, format, policy, max_input_tokens=int(size * 0.35))
     lawful(request, c, format)
     assert c.fits and c.report.tokens_after <= size * 0.35
     assert c.report.tokens_after == pytest.approx(size_tokens(c.request, format), rel=0.02)
@@ -99,13 +92,15 @@ def test_result_is_compacted_again(format, policy):
 @pytest.mark.parametrize("policy", ["default", "thrifty"])
 @pytest.mark.parametrize("format", ["anthropic", "chat", "responses"])
 def test_edits_stick_for_a_caller_who_knows_nothing(format, policy):
-    """The full history each time: what was sent at turn t begins what is sent at t+1, batches aside."""
-    last, breaks, turns = None, 0, 0
+    """The full history each time: what was sent at turn t begins what is sent at t+1, unless a batch ran."""
+    last, quiet = None, 0
     for c, _ in _many_rounds(format, 3, False, policy):
         sent = [frozen(_bare(m)) for m in c.messages]
-        breaks += last is not None and sent[: len(last)] != last
-        last, turns = sent, turns + 1
-    assert breaks <= turns // 3
+        if last is not None and not c.report.new_edits:
+            assert sent[: len(last)] == last
+            quiet += 1
+        last = sent
+    assert quiet >= 3
 
 
 def _bare(message):
@@ -165,4 +160,6 @@ def test_giant_last_result(format):
         c = packlight.compact(request, policy=policy, window_tokens=100_000, force=True, format=format)
         lawful(request, c, format)
         assert c.fits
-        assert "line 0 of the dump" in seen(c) and "line 44999 of the dump" in seen(c)
+        assert "line 0 of the dump" in seen(c)
+        if policy in ("default", "thrifty"):  # the articles' previews are a beginning only
+            assert "line 44999 of the dump" in seen(c)

@@ -32,7 +32,11 @@ def run_tool(name, arguments, turn):
 
 def anthropic_loop(provider, compactor, write_back):
     anthropic = pytest.importorskip("anthropic")
-    client = anthropic.Anthropic(base_url=provider.url, api_key="dummy", max_retries=0)
+    with anthropic.Anthropic(base_url=provider.url, api_key="dummy", max_retries=0) as client:
+        return _anthropic_turns(client, compactor, write_back)
+
+
+def _anthropic_turns(client, compactor, write_back):
     messages = [{"role": "user", "content": TASK}]
     for turn in range(100):
         request = {
@@ -61,7 +65,11 @@ def anthropic_loop(provider, compactor, write_back):
 
 def chat_loop(provider, compactor, write_back):
     openai = pytest.importorskip("openai")
-    client = openai.OpenAI(base_url=provider.url + "/v1", api_key="dummy", max_retries=0)
+    with openai.OpenAI(base_url=provider.url + "/v1", api_key="dummy", max_retries=0) as client:
+        return _chat_turns(client, compactor, write_back)
+
+
+def _chat_turns(client, compactor, write_back):
     messages = [{"role": "system", "content": "Be careful."}, {"role": "user", "content": TASK}]
     for turn in range(100):
         c = compactor.fit({"model": "gpt-5.6", "max_completion_tokens": 1000, "messages": messages})
@@ -81,7 +89,11 @@ def chat_loop(provider, compactor, write_back):
 
 def responses_loop(provider, compactor, write_back):
     openai = pytest.importorskip("openai")
-    client = openai.OpenAI(base_url=provider.url + "/v1", api_key="dummy", max_retries=0)
+    with openai.OpenAI(base_url=provider.url + "/v1", api_key="dummy", max_retries=0) as client:
+        return _responses_turns(client, compactor, write_back)
+
+
+def _responses_turns(client, compactor, write_back):
     items = [{"role": "user", "content": TASK}]
     for turn in range(100):
         c = compactor.fit(

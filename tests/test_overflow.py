@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (messages stand as their providers wrote them)
 """`overflow.classify` on recorded bodies of many providers, and on the forms that SDKs give them."""
 
 from __future__ import annotations
@@ -123,6 +124,31 @@ def test_other_figures():
         ("This endpoint's maximum context length is 200000 tokens. However, you requested about 216000 tokens (150000 of "
          "text input, 2000 of tool input, 64000 in the output). Please reduce the length of either one",
          "max_tokens", 200_000, 152_000),
+        ("You passed 4000 input tokens and requested 512 output tokens. However, the model's context length is only 4096 "
+         "tokens, resulting in a maximum input length of 3584 tokens.", "max_tokens", 4_096, 4_000),
+        ("This model's maximum context length is 8192 tokens. However, you requested 8500 tokens (7000 in the messages, "
+         "500 in the functions, and 1000 in the completion).", "max_tokens", 8_192, 7_500),
+        ("The prompt is too long: 140000, model maximum context length: 131072", "input_tokens", 131_072, 140_000),
+        ("too many tokens: total number of tokens in the request cannot exceed 4081 - received 5242. Try using a shorter "
+         "prompt", "input_tokens", 4_081, 5_242),
+        ("Unable to submit request because the input token count is 2000000 but model only supports up to 1048576. Reduce "
+         "the input token count and try again.", "input_tokens", 1_048_576, 2_000_000),
+        ("The input token count exceeds the maximum number of tokens allowed 1048576.", "input_tokens", None, None),
+        ("Too many input tokens. Max input tokens: 8192, request input token count: 10044", "input_tokens", 8_192, 10_044),
+        ("Input validation error: `inputs` must have less than 1024 tokens. Given: 2000", "input_tokens", 1_024, 2_000),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096.", "input_tokens", 4_096, 5_000),
+        ("Cannot truncate prompt with n_keep (5000) >= n_ctx (4096)", "input_tokens", 4_096, 5_000),
+        ("input length exceeds maximum context length", "input_tokens", None, None),
+        ("prompt tokens too long", "input_tokens", None, None),
+        ("Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a string "
+         "with length 1500000 instead.", "input_tokens", None, None),
+        ("Request payload size exceeds the limit: 20971520 bytes.", "request_bytes", None, None),
+        ("<html><head><title>413 Request Entity Too Large</title></head>", "request_bytes", None, None),
+        ("messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+         "media", None, None),
+        ("At most 1 image(s) may be provided in one request.", "media", None, None),
+        ("Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 45000.",
+         "rate", 30_000, 45_000),
     ],
 )  # fmt: skip
 def test_same_kind_of_message(message, kind, limit, used):
@@ -141,6 +167,10 @@ def test_same_kind_of_message(message, kind, limit, used):
         (400, "messages.1.content.0.tool_use.name: String should have at most 128 characters"),
         (400, "`max_tokens` must be greater than `thinking.budget_tokens`."),
         (400, "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64"),
+        (400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
+        (400, "max_tokens must be less than or equal to 8192"),
+        (429, "ThrottlingException: Too many tokens, please wait before trying again."),
+        (429, "Extra usage is required for long context requests."),
         (401, "invalid x-api-key"),
         (404, "model: claude-nope-1"),
         (429, "This request would exceed the rate limit for your organization of 30,000 input tokens per minute."),

@@ -135,10 +135,12 @@ def test_full_history_gets_the_same_edits(format, policy, data):
 def test_sdk_objects_are_taken_as_they_are(format, data):
     made = data.draw(strategies.history(format))
     wrapped = {**made.request, made.key: strategies.as_sdk(made)}
-    window = _window(made, 0.35)
-    plain, objects = compact(made.request, format, "default", window), compact(wrapped, format, "default", window)
-    assert frozen(objects.request) == frozen(plain.request)
-    assert frozen(objects.restore()) == frozen(made.request)
+    c = compact(wrapped, format, "default", _window(made, 0.35))
+    lawful(wrapped, c, format)
+    assert frozen(c.restore()) == frozen(made.request)
+    given_ids = {id(entry) for entry in wrapped[made.key]}
+    kept = {frozen(entry): entry for entry in c.messages}
+    assert all(id(kept[frozen(e)]) in given_ids for e in wrapped[made.key] if frozen(e) in kept)
 
 
 @pytest.mark.parametrize("format", FORMATS)

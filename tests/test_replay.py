@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from packlight.compactor import Compactor
+from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, summary, use_color
 from packlight.replay.run import SessionResult, begins_with, replay
 from packlight.replay.session import Segment, Session, Turn
 from packlight.types import Edit
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 BUDGET = 900
 RESULT = "x" * 400
 
@@ -178,6 +182,22 @@ class Marking(ClearingEngine):
         if not is_result(last):
             return [*before, last]
         return [*before, {**last, "content": [{**last["content"][0], "cache_control": {"type": "ephemeral"}}]}]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.jsonl")), ids=lambda p: p.stem)
+def test_examples_show_compaction(path: Path) -> None:
+    """The real engine on real sessions: smaller, valid, restorable, and no cache lost between two batches."""
+    (session,) = read_sessions(path)
+    result = replay(
+        session,
+        policy="default",
+        window_tokens=100_000,
+        compactor_factory=lambda model, policy, window: Compactor(model, policy=policy, window_tokens=window),
+    )
+    assert result.batches
+    assert result.tokens_after < result.tokens_before
+    assert (result.invalid, result.breaks_elsewhere, result.errors) == ([], [], [])
+    assert result.restored
 
 
 def test_cheats_are_found() -> None:

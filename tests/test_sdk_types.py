@@ -116,7 +116,7 @@ def _histories():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(("format", "request_"), _histories())
+@pytest.mark.parametrize(("format", "request_"), list(_histories()))
 def test_sdk_types_take_the_result(format, request_, policy):
     key = "input" if format == "responses" else "messages"
     before = len(refused(request_[key], format))

@@ -10,39 +10,71 @@ See the README for the rest, docs/ for the laws it keeps.
 
 from __future__ import annotations
 
-from .compaction import Compaction, Report
-from .compactor import Compactor
-from .errors import (
-    ContextWindowExceeded,
-    InvalidRequest,
-    NotFound,
-    PacklightError,
-    StoreError,
-    SummaryError,
-    UnknownFormat,
-)
-from .laws import repair, validate
-from .oneshot import compact, restore
-from .policy import PRESETS, Policy, Size
-from .recall import recall
-from .store import Document, Store, open_store
-from .tokens import Counter
-from .types import (
-    Edit,
-    Layer,
-    Message,
-    Part,
-    Summary,
-    SummaryJob,
-    SummaryReply,
-    SummaryRequest,
-    Target,
-    Violation,
-    Writer,
-)
-from .view import View
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compaction import Compaction, Report
+    from .compactor import Compactor
+    from .errors import (
+        ContextWindowExceeded,
+        InvalidRequest,
+        NotFound,
+        PacklightError,
+        StoreError,
+        SummaryError,
+        UnknownFormat,
+    )
+    from .laws import repair, validate
+    from .oneshot import compact, restore
+    from .policy import PRESETS, Policy, Size
+    from .recall import recall
+    from .store import Document, Store, open_store
+    from .tokens import Counter
+    from .types import (
+        Edit,
+        Layer,
+        Message,
+        Part,
+        Summary,
+        SummaryJob,
+        SummaryReply,
+        SummaryRequest,
+        Target,
+        Violation,
+        Writer,
+    )
+    from .view import View
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "compaction": "Compaction Report",
+    "compactor": "Compactor",
+    "errors": "ContextWindowExceeded InvalidRequest NotFound PacklightError StoreError SummaryError UnknownFormat",
+    "laws": "repair validate",
+    "oneshot": "compact restore",
+    "policy": "PRESETS Policy Size",
+    "recall": "recall",
+    "store": "Document Store open_store",
+    "tokens": "Counter",
+    "types": "Edit Layer Message Part Summary SummaryJob SummaryReply SummaryRequest Target Violation Writer",
+    "view": "View",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import packlight` itself stays cheap."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF])
+
 
 __all__ = [
     "PRESETS",

@@ -52,6 +52,7 @@ class _Work:
     view: View
     limits: Limits
     size: Size
+    counter: _Count
     conversation: str
     now_seconds: float
     mended: list[tuple[int, int, tuple[Json, ...]]]
@@ -71,6 +72,13 @@ class _Work:
             self.error = error
             return view
         return view.with_edits(edits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    counter: Counter
+    count: Callable[[Json], int]
+    reader: Reader
 
 
 class Compactor:
@@ -107,7 +115,7 @@ class Compactor:
         self.policy = preset(policy, writer)
         self.store: Store = open_store(store) if store is None or isinstance(store, (str, Path)) else store
         self.owner = owner
-        self.counter = counter or counter_for(model)
+        self._counter = counter
         self._window_tokens = window_tokens
         self._max_input_tokens = max_input_tokens
         self._overrides = model_overrides
@@ -116,12 +124,21 @@ class Compactor:
         self._recall = recall
         self._repair = repair
         self._journal = Journal(self.store, owner)
-        self._reader = Reader(self._journal, self._count)
+        self._counts: dict[tuple[str, str], _Count] = {}
         self._spare: Journal | None = None
-        self._gauge = Gauge(self._count, self.store, owner, overhead_tokens)
+        self._gauge = Gauge(self.store, owner, overhead_tokens)
 
-    def _count(self, value: Json) -> int:
-        return count_value(value, self.counter, image_rule=models.image_rule(self.model))
+    def _counted(self, model: str | None) -> _Count:
+        """How this model's requests are counted, and the reader that remembers the counts."""
+        counter, rule = self._counter or counter_for(model), models.image_rule(model)
+        known = self._counts.get((counter.name, rule))
+        if known is None:
+
+            def count(value: Json) -> int:
+                return count_value(value, counter, image_rule=rule)
+
+            known = self._counts.setdefault((counter.name, rule), _Count(counter, count, Reader(self._journal, count)))
+        return known
 
     # --- public ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +182,7 @@ class Compactor:
         """
         work = c.state
         if isinstance(work, _Work):
-            self._gauge.record(work.seen, work.view, work.head, usage, work.now_seconds)
+            self._gauge.record(work.seen, work.view, work.head, usage, work.now_seconds, work.conversation)
 
     def recover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
         """A smaller request after an overflow error; another model is never asked.
@@ -178,6 +195,9 @@ class Compactor:
     async def arecover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
         """`recover` for coroutines."""
         return _drive(self._recover(c, error))
+
+    def _model_of(self, head: Mapping[str, Any]) -> str | None:
+        return str(head.get("model") or self.model or "") or None
 
     # --- one request ----------------------------------------------------------------------------------------------
 
@@ -194,24 +214,27 @@ class Compactor:
         now = time.time() if now_seconds is None else now_seconds
         fmt, items, head = split(request, format)
         mended: list[tuple[int, int, tuple[Json, ...]]] = []
+        counter = self._counted(self._model_of(head))
         if self._repair:
-            items, mended = self._mended(fmt, items, head)
+            items, mended = self._mended(counter.reader, fmt, items, head)
         try:
-            seen = self._reader.read(fmt, items, fresh=fresh)
+            seen = counter.reader.read(fmt, items, fresh=fresh)
         except StoreError as error:
             return self._unread(request, items, error)
-        work = self._work(request, head, seen, conversation, now, mended, fresh)
+        work = self._work(request, head, seen, counter, conversation, now, mended, fresh)
         reason = self._due(work, force)
+        if reason and not force and (floor := self._floor(work)):
+            return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
         if reason is None and not self._arrivals(work):
             self._gauge.sent(seen, work.view, now)
             return self._result(work, work.view, (), "nothing is due")
         return (yield from self._batch(work, reason, force))
 
     def _mended(
-        self, fmt: Any, items: list[Any], head: Mapping[str, Any]
+        self, reader: Reader, fmt: Any, items: list[Any], head: Mapping[str, Any]
     ) -> tuple[list[Any], list[tuple[int, int, tuple[Json, ...]]]]:
         """The items with their broken places mended, and what stood where."""
-        seen = [self._reader.message(fmt, raw) for raw in items]
+        seen = [reader.message(fmt, raw) for raw in items]
         edits = repairs(fmt, seen, head)
         places: list[tuple[int, int, tuple[Json, ...]]] = []
         shift = 0
@@ -226,6 +249,7 @@ class Compactor:
         request: Json,
         head: Mapping[str, Any],
         seen: Seen,
+        counter: _Count,
         conversation: str | None,
         now: float,
         mended: list[tuple[int, int, tuple[Json, ...]]],
@@ -233,7 +257,7 @@ class Compactor:
     ) -> _Work:
         source = seen.source or seen
         batch = self._spare_head(source) or source.batch
-        model = str(head.get("model") or self.model or "") or None
+        model = self._model_of(head)
         limits = limits_of(
             model,
             head,
@@ -246,20 +270,25 @@ class Compactor:
         view = View(
             format=seen.format,
             messages=source.messages,
-            count=self._count,
+            count=counter.count,
             edits=batch.edits if batch else (),
             first_unseen=source.last_assistant + 1,
             head=head,
-            head_tokens=self._gauge.head_tokens(head),
+            head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
         )
         view, size = self._gauge.measured(seen, source, batch, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
-        return _Work(request, head, seen, source, batch, view, limits, size, name, now, mended, fresh)
+        return _Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
 
     def _spare_head(self, source: Seen) -> Batch | None:
         return self._spare.head(source.chain) if self._spare is not None else None
+
+    def _floor(self, work: _Work) -> int:
+        """Where the last batch ended, when it could not make it fit and little has come since: planning again is vain."""
+        floor, budget = self._gauge.facts(work.seen).floor_tokens, work.limits.budget_tokens
+        return floor if budget is not None and floor > budget and work.size.tokens - floor < budget * MIN_GAIN_RATIO else 0
 
     def _kept(self, result: ResultAt) -> bool:
         return result.tool in self._keep_tools or (self._keep is not None and self._keep(result))
@@ -297,6 +326,7 @@ class Compactor:
             own = _new_edits(work.view, view)
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
             own = _new_edits(work.view, view)
+            self._gauge.ended(work.seen, view, work.limits)
             if not own:
                 self._gauge.sent(work.seen, work.view, work.now_seconds)
                 return self._result(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
@@ -451,7 +481,7 @@ class Compactor:
         used = found.used_tokens if found else None
         size = used or work.view.tokens
         if found and found.kind == "input_tokens" and limit:
-            self._gauge.learn_window(str(work.head.get("model") or self.model or ""), limit)
+            self._gauge.learn_window(self._model_of(work.head) or "", limit)
         if c.attempt >= MAX_ATTEMPTS:
             raise ContextWindowExceeded(
                 f"still too large after {c.attempt} tries", needed_tokens=size, limit_tokens=limit
@@ -501,7 +531,7 @@ class Compactor:
             edits=view.edits,
             new_edits=tuple(own),
             violations=tuple(broken),
-            counter=self.counter.name,
+            counter=work.counter.counter.name,
             error=error,
         )
         return Compaction(

@@ -55,6 +55,8 @@ class Batch:
     """What `repair` had changed in the source: (start, end, what stood there)."""
     written_back: bool = False
     """The request it was made for held the parent's result, written back by the caller."""
+    as_text: bool = False
+    """The request it was made for had a plain text where others have a list (`input` of Responses)."""
 
 
 def chain_start(fmt: Format, owner: str) -> bytes:
@@ -103,10 +105,11 @@ class Journal:
 
     def written_back(self, chain: Sequence[bytes]) -> tuple[Batch, int] | None:
         """The batch whose result this request begins with, and how many messages that is."""
-        rows = self.store.batches_with_result(self.owner, set(chain))
+        place = {link: i for i, link in enumerate(chain)}
+        rows = self.store.batches_with_result(self.owner, place.keys())
+        rows = [row for row in rows if row.key not in place]  # there it is the source that begins with its own result
         if not rows:
             return None
-        place = {link: i for i, link in enumerate(chain)}
         row = max(rows, key=lambda r: place[r.result])
         return self._read(row), place[row.result]
 
@@ -151,6 +154,7 @@ class Journal:
         written_back: bool = False,
         fresh: bool = False,
         mended: Sequence[tuple[int, int, tuple[Json, ...]]] = (),
+        as_text: bool = False,
         now_seconds: float | None = None,
     ) -> tuple[Batch, bool]:
         """Record a batch whose edits are already in `view`, with all that they take out, in one transaction.
@@ -171,6 +175,7 @@ class Journal:
             "originals": sorted(own_originals.items()),
             "mended": list(mended),
             "written_back": written_back,
+            **({"as_text": True} if as_text else {}),
         }
         encoded = encode_as_is(body)
         key = hashlib.sha256(b"fresh" + chain[key_index] + result_chain[-1]).digest() if fresh else chain[key_index]
@@ -222,6 +227,7 @@ class Journal:
             originals={**(parent.originals if parent else {}), **originals},
             mended=mended,
             written_back=bool(body.get("written_back")),
+            as_text=bool(body.get("as_text")),
         )
 
 

@@ -47,13 +47,14 @@ class Facts:
     base_tokens: int = 0
     carried_tokens: int = 0
     sent_seconds: float | None = None
+    floor_tokens: int = 0
+    """Where the last batch ended that could not make the request fit; 0 when it could."""
 
 
 class Gauge:
     """Measures requests of one owner and learns from usage."""
 
-    def __init__(self, count: Callable[[Json], int], store: Store, owner: str, overhead_tokens: int) -> None:
-        self._count = count
+    def __init__(self, store: Store, owner: str, overhead_tokens: int) -> None:
         self._store = store
         self._owner = owner
         self._overhead = overhead_tokens
@@ -64,14 +65,14 @@ class Gauge:
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 
-    def head_tokens(self, head: Mapping[str, Any]) -> int:
+    def head_tokens(self, head: Mapping[str, Any], count: Callable[[Json], int]) -> int:
         """Tokens of system and tools; counted again only when they are other objects."""
         values = tuple(head.get(k) for k in _HEAD_KEYS)
         key = tuple(map(id, values))
         held = self._heads.get(key)
         if held is None:
             same = next((n for old, n in self._heads.values() if old == values), None)
-            tokens = sum(self._count(v) for v in values if v is not None) if same is None else same
+            tokens = sum(count(v) for v in values if v is not None) if same is None else same
             held = self._heads[key] = (values, tokens)
             while len(self._heads) > 64:
                 self._heads.popitem(last=False)
@@ -139,7 +140,14 @@ class Gauge:
         facts.sent_seconds = now
         self._keep(seen.chain[-1], facts)
 
-    def record(self, seen: Seen, view: View, head: Mapping[str, Any], usage: Any, now: float) -> None:
+    def ended(self, seen: Seen, view: View, limits: Limits) -> None:
+        """A batch was planned down to this view."""
+        over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
+        self.facts(seen).floor_tokens = view.tokens if over else 0
+
+    def record(
+        self, seen: Seen, view: View, head: Mapping[str, Any], usage: Any, now: float, conversation: str
+    ) -> None:
         counted = input_tokens(usage)
         if not counted:
             return
@@ -162,7 +170,7 @@ class Gauge:
         self._keep(seen.chain[-1], facts)
         row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})
         try:
-            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation="", now_seconds=now)
+            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation=conversation, now_seconds=now)
         except StoreError:
             return  # a size is estimated in the next process; nothing else hangs on it
 

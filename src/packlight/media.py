@@ -25,7 +25,17 @@ _PDF_COUNT = re.compile(rb"/Count\s+(\d{1,6})")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200}?;base64,", re.IGNORECASE)
 
 _MEDIA_TYPES = frozenset(
-    {"image", "document", "image_url", "input_image", "input_file", "file", "input_audio", "video_url"}
+    {
+        "image",
+        "document",
+        "image_url",
+        "input_image",
+        "computer_screenshot",
+        "input_file",
+        "file",
+        "input_audio",
+        "video_url",
+    }
 )
 
 
@@ -44,9 +54,6 @@ def iter_media(block: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(block, Mapping):
         if is_media(block):
             yield block
-            return
-        if block.get("type") == "computer_screenshot" and "image_url" in block:
-            yield {"type": "input_image", "image_url": block["image_url"]}
             return
         for key in ("content", "output"):
             inner = block.get(key)
@@ -89,9 +96,9 @@ def _payload(block: Mapping[str, Any]) -> tuple[Any, str, str] | None:
             return _anthropic(kind, source)
         case {"type": "image_url", "image_url": Mapping() as link}:
             return _link("image", link.get("url"))
-        case {"type": "image_url" | "input_image", "image_url": str() as url}:
+        case {"type": "image_url" | "input_image" | "computer_screenshot", "image_url": str() as url}:
             return _link("image", url)
-        case {"type": "input_image"}:
+        case {"type": "input_image" | "computer_screenshot"}:
             return "image", "", ""
         case {"type": "video_url"}:
             return "file", "video/*", ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from .compaction import Compaction
@@ -13,7 +14,7 @@ from .formats import plain, read_message, split
 from .journal import Batch, Journal, chain_start, extend_chain
 from .policy import Policy
 from .store import Store, open_store
-from .types import Json
+from .types import Format, Json
 from .view import apply
 
 __all__ = ["compact", "restore"]
@@ -34,10 +35,10 @@ def compact(
     `force` makes a batch although none is due. `options` are those of `Compactor`. Raises InvalidRequest for what is
     no request.
     """
-    compactor = Compactor(
-        model, policy=policy, store=os.fspath(store) if isinstance(store, os.PathLike) else store, **options
-    )
-    return compactor.fit_once(request, format=format, force=force)
+    if isinstance(store, (str, os.PathLike)):
+        with closing(open_store(store)) as held:
+            return compact(request, policy=policy, model=model, store=held, format=format, force=force, **options)
+    return Compactor(model, policy=policy, store=store, **options).fit_once(request, format=format, force=force)
 
 
 def restore(
@@ -53,26 +54,35 @@ def restore(
     Gives back exactly the JSON value that went in. Raises NotFound when the request begins with no result that this
     store knows, StoreError when the store can't be read.
     """
-    held = open_store(store) if isinstance(store, (str, os.PathLike)) else store
-    journal = Journal(held, owner)
+    if isinstance(store, (str, os.PathLike)):
+        with closing(open_store(store)) as held:
+            return restore(request, held, all=all, owner=owner, format=format)
+    journal = Journal(store, owner)
     fmt, items, _ = split(request, format)
-    undone = 0
-    while undone == 0 or all:
-        chain = [chain_start(fmt, owner)]
-        extend_chain(chain, (read_message(fmt, m, lambda _: 0) for m in items))
-        found = journal.written_back(chain)
+    last: Batch | None = None
+    while last is None or all:
+        found = _made_by(journal, fmt, items)
         if found is None:
             break
-        items = _before(journal, found[0], items, fmt)
-        undone += 1
-    if not undone:
+        last = found
+        items = _before(journal, last, items, fmt)
+    if last is None:
         raise NotFound("this request is no result of a compaction in that store")
     if isinstance(request, Mapping):
-        return {k: items if k == fmt.list_key else v for k, v in request.items()}
+        whole = items[0]["content"] if last.as_text and len(items) == 1 else items
+        return {k: whole if k == fmt.list_key else v for k, v in request.items()}
     return items
 
 
-def _before(journal: Journal, batch: Batch, items: list[Any], fmt: Any) -> list[Any]:
+def _made_by(journal: Journal, fmt: Format, items: list[Any]) -> Batch | None:
+    """The batch whose result the list begins with."""
+    chain = [chain_start(fmt, journal.owner)]
+    extend_chain(chain, (read_message(fmt, m, lambda _: 0) for m in items))
+    found = journal.written_back(chain)
+    return found[0] if found else None
+
+
+def _before(journal: Journal, batch: Batch, items: list[Any], fmt: Format) -> list[Any]:
     source = journal.source(batch, items)
     for start, end, old in sorted(batch.mended, reverse=True):
         source[start:end] = old

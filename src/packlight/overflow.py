@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern is read most easily in one line)
 """Recognises a provider's "too long" in whatever form it comes, and reads the limits that it names.
 
 One table, in the order it is tried, each row with the provider and the message it was made from. Rows are written
@@ -10,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 OverflowKind = Literal["input_tokens", "max_tokens", "request_bytes", "media", "rate"]
@@ -42,7 +44,7 @@ class Overflow:
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-_N = r"(?P<{}>\d[\d,._ ]*\d|\d)\s*(?P<{}_unit>[km](?![a-z]))?"
+_N = r"(?<![\w.-])(?P<{}>\d{{1,3}}(?:[,._ ]\d{{3}})+(?!\d)|\d+(?:\.\d+(?= ?[km]))?)\s*(?P<{}_unit>[km](?![a-z]))?"
 
 
 def _number(name: str) -> str:
@@ -53,19 +55,19 @@ _USED, _LIMIT, _MAX, _TOTAL, _EXCESS = (_number(n) for n in ("used", "limit", "m
 _CONTEXT = r"(?:context (?:length|window|size|limit)|max(?:imum)? (?:context|prompt|input|sequence|model) ?(?:length|len|tokens|size)?)"
 _INPUT = r"(?:input|prompt|messages?|conversation|context|request|query)"
 
-_Row = tuple[OverflowKind | None, str]
+_Row = tuple[OverflowKind, str]
 
 _NOT: tuple[str, ...] = (
     # OpenAI: "max_tokens is too large: 100000. This model supports at most 16384 completion tokens."
     # Ollama: "max_tokens (384000) exceeds model's maximum output tokens (65536)"; Anthropic: "max_tokens: 100000 > 64000,
     # which is the maximum allowed number of output tokens". The input has no part in it.
-    r"max_?(?:completion_|output_|new_)?tokens\b[^.]{0,40}(?:too large|too high|must be (?:less|at most|<)|exceeds? (?:the )?model'?s? max\w* (?:output|completion))(?!.*context)",
+    r"max_?(?:completion_|output_|new_)?tokens\b[^.]{0,40}(?:too large|too high|must be (?:less|at most)|exceeds? (?:the )?model'?s? max\w* (?:output|completion))(?!.*context)",
     r"supports at most \d+ (?:completion|output) tokens",
     r"maximum (?:allowed )?(?:number of )?(?:output|completion) tokens",
     # Copilot and others: "The request was rejected. Possible causes: ..." says nothing certain.
     r"possible causes:",
     # budget of thinking, name of a tool, number of stop words: other fields that are too long
-    r"(?:tool|function|schema|name|metadata|user|stop|description|key|id)['\"`\w.\[\] ]{0,30}(?:string too long|is too long|too many)",
+    r"\b(?:tool|function|schema|name|metadata|user|stop|description|key|id)['\"`\w.\[\]: ]{0,30}(?:string too long|is too long|too many)",
     r"string (?:too long|should have at most)[^.]{0,80}(?:tool_call|call_id|\.name|\.id\b|metadata)",
     r"budget_tokens",
 )
@@ -95,7 +97,7 @@ _TABLE: tuple[_Row, ...] = (
     ("max_tokens", rf"exceeds? context (?:limit|window|length):? {_USED} ?\+ ?{_MAX} ?> ?{_LIMIT}"),
     # OpenAI, vLLM, DeepSeek "maximum context length is 4097 tokens. However, you requested 4120 tokens (3120 in the
     # messages, 1000 in the completion)"; legacy "(1044 in your prompt; 3072 for the completion)"
-    ("max_tokens", rf"(?:max\w* )?context (?:length|window|size)\D{{0,20}} {_LIMIT}[^(]*requested (?:about )?{_TOTAL} tokens \({_USED} (?:tokens )?(?:in|of|from) (?:the|your) (?:messages|prompt|text|input)[^,;)]*[,;](?: \d+ in the functions[,;])* {_MAX}"),
+    ("max_tokens", rf"(?:max\w* )?context (?:length|window|size)\D{{0,20}} {_LIMIT}[^(]*requested (?:about )?{_TOTAL} tokens \({_USED} (?:tokens )?(?:in|of|from) (?:the|your) (?:messages|prompt|text|input)[^,;)]*[,;](?: (?P<tool>\d+) in the functions[,;])?(?: and)? {_MAX}"),
     # OpenRouter "maximum context length is 200000 tokens. However, you requested about 216000 tokens (150000 of text
     # input, 2000 of tool input, 64000 in the output)"
     ("max_tokens", rf"context (?:length|window|size)\D{{0,20}} {_LIMIT}[^(]*requested (?:about )?{_TOTAL} tokens \({_USED} of text input(?:, (?P<tool>\d+) of tool input)?(?:, \d+ of \w+ input)*, {_MAX} in the output"),
@@ -104,6 +106,10 @@ _TABLE: tuple[_Row, ...] = (
     # vLLM "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 8192
     # tokens and your request has 5000 input tokens (4096 > 8192 - 5000)"
     ("max_tokens", rf"max_(?:completion_)?tokens\W.{{0,60}}too large: {_MAX}\..*context (?:length|window|size)\D{{0,20}} {_LIMIT} tokens and your (?:request|prompt) has {_USED}"),
+    # vLLM "You passed 4097 input tokens and requested 100 output tokens. However, the model's context length is only 4096"
+    ("max_tokens", rf"passed {_USED} input tokens and requested {_MAX} output tokens.*context length is only {_LIMIT}"),
+    # Cloudflare "The estimated number of input and maximum output tokens (9000) exceeded this model context window limit"
+    ("max_tokens", rf"input and max\w* output tokens \({_TOTAL}\) exceed\D*{_LIMIT}"),
     # TGI "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 6204 `inputs` tokens and 2047 `max_new_tokens`"
     ("max_tokens", rf"inputs\W* tokens \+ \W*max_new_tokens\W* must be <= {_LIMIT}\. given: {_USED} \W*inputs\W* tokens and {_MAX}"),
     # SGLang "Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of
@@ -122,7 +128,7 @@ _TABLE: tuple[_Row, ...] = (
     ("request_bytes", r"^(?!.*tokens?\b).*(?:payload too large|request entity too large|content too large|request[_ ]too[_ ]large|body (?:is )?too large|exceeds the maximum (?:allowed )?(?:request )?size|maximum request size)"),
     # --- input tokens, with numbers
     # Anthropic, Bedrock "prompt is too long: 200251 tokens > 200000 maximum"
-    ("input_tokens", rf"too (?:long|large|big)\D{{0,30}}{_USED}(?: tokens?)? ?(?:>|exceeds|vs\.?|/) ?{_LIMIT}"),
+    ("input_tokens", rf"too (?:long|large|big)\D{{0,30}}{_USED}(?: tokens?)?\s?(?:>|exceeds|vs\.?|/|\D{{0,30}}(?:max|limit|context)\D{{0,30}})\s?{_LIMIT}"),
     # OpenAI "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens."
     ("input_tokens", rf"(?:exceeds?|over)\D{{0,40}}limit of {_LIMIT}(?: tokens)?\.\D{{0,40}}resulted in {_USED}"),
     # OpenAI, FastChat "maximum context length is 2048 tokens. However, your messages resulted in 3503 tokens"; vLLM
@@ -136,8 +142,16 @@ _TABLE: tuple[_Row, ...] = (
     # contains 321774 tokens and 0 draft tokens, too large for model with 262144 maximum context length"; ds4 "Prompt has
     # 5,958,968 tokens, but the configured context size is 256,000 tokens"
     ("input_tokens", rf"{_INPUT}\D{{0,24}}{_USED} tokens?\b.{{0,60}}?(?:too (?:large|long)|longer than|exceeds?|but)\D{{0,60}}{_LIMIT}"),
+    # Vertex "the input token count is 2000000 but model only supports up to 1048576"
+    ("input_tokens", rf"(?:token count|tokens?|length) (?:is|of|was) {_USED}\D{{0,10}}(?:but|while)\D{{0,50}}{_LIMIT}"),
+    # Bedrock "Too many input tokens. Max input tokens: 8192, request input token count: 10044"
+    ("input_tokens", rf"max(?:imum)? (?:input |prompt )?tokens\D{{0,12}}{_LIMIT}\D{{0,40}}(?:count|got|request\w*|is|actual)\D{{0,24}}{_USED}"),
+    # TGI "`inputs` must have less than 1024 tokens. Given: 2000"
+    ("input_tokens", rf"inputs?\W* (?:must have (?:less|fewer) than|tokens must be <=?) {_LIMIT}(?: tokens)?\.? given:? {_USED}"),
+    # llama.cpp "Cannot truncate prompt with n_keep (5000) >= n_ctx (4096)"
+    ("input_tokens", rf"n_keep \({_USED}\) >= n_ctx \({_LIMIT}\)"),
     # Moonshot "exceeded model token limit: 262144 (requested: 269030)"
-    ("input_tokens", rf"exceed(?:s|ed)?\D{{0,40}}(?:token|context|length|input)\D{{0,20}}{_LIMIT}\D{{1,30}}(?:requested|got|received|actual|current)\D{{0,12}}{_USED}"),
+    ("input_tokens", rf"^(?=.*(?:token|context|length|prompt)).*?exceed(?:s|ed)?\D{{0,60}}{_LIMIT}\D{{1,30}}(?:requested|got|received|actual|current|given)\D{{0,12}}{_USED}"),
     # Cerebras "Current length is 42328 while limit is 40000"
     ("input_tokens", rf"(?:current|total|prompt|input) (?:length|tokens?|size) (?:is|of|:) ?{_USED} (?:while|but|and)\D{{0,24}}limit\D{{0,8}}{_LIMIT}"),
     # LM Studio "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with
@@ -157,7 +171,7 @@ _TABLE: tuple[_Row, ...] = (
     # --- input tokens, without
     # OpenAI Responses "Your input exceeds the context window of this model."; llama.cpp "the request exceeds the
     # available context size"; Bedrock "Input is too long for requested model."; Zhipu "Prompt exceeds max length"
-    ("input_tokens", rf"{_INPUT}[^.]{{0,40}}exceed\w*[^.]{{0,40}}(?:context|max\w* (?:length|tokens|input|prompt)|token limit|limit of tokens)"),
+    ("input_tokens", rf"{_INPUT}[^.]{{0,40}}exceed\w*[^.]{{0,40}}(?:context|max\w* (?:length|number|tokens|input|prompt)|token limit|limit of tokens)"),
     ("input_tokens", rf"\b{_INPUT}(?: (?:length|text|tokens?|size))? (?:is |are |was )?too (?:long|large|big)\b"),
     # "The total length of all messages is too long."
     ("input_tokens", rf"(?:length|size|number of tokens) of (?:all |the |your )*{_INPUT}\w* (?:is |are )?(?:too|exceed)"),
@@ -167,8 +181,10 @@ _TABLE: tuple[_Row, ...] = (
     ("input_tokens", r"(?:tokens?|prompt|input)[^.]{0,60}(?:greater|longer|larger|more) than the (?:model'?s )?(?:context|max)"),
     ("input_tokens", r"too many (?:input |prompt )?tokens(?! per)|context[ _](?:length|window|size|limit)[ _](?:is )?exceed|exceed\w* (?:the |its |this |available |model'?s? )*(?:max\w* )?context (?:length|window|size|limit)"),
     ("input_tokens", r"(?:maximum context length|context window)[^.]{0,60}(?:reduce|exceed|shorten)|reduce the length of (?:the|your) (?:messages|prompt|input)"),
-    ("input_tokens", r"(?:context|conversation|history) (?:is )?(?:full|overflow\w*|too long)|ran out of context|out of context (?:space|window)"),
-    ("input_tokens", rf"(?:超出|超过|超長|过长|太长)[^。]{{0,16}}(?:上下文|长度|token)|(?:上下文|输入|token)[^。]{{0,16}}(?:超出|超过|过长|太长)"),
+    ("input_tokens", r"(?:context|conversation|history) (?:is )?(?:full|too long)|context overflow|ran out of context|out of context (?:space|window)"),
+    ("input_tokens", r"(?:超出|超过|超長|过长|太长)[^。]{0,16}(?:上下文|长度|token)|(?:上下文|输入|token)[^。]{0,16}(?:超出|超过|过长|太长|超长)|prompt[^。]{0,6}超长"),
+    # OpenAI "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576"
+    ("input_tokens", r"(?:messages|input)\W[^:]*(?:content|text|output|arguments)\W*: string too long"),
 )  # fmt: skip
 
 _CODES: dict[str, OverflowKind] = {
@@ -186,11 +202,26 @@ _CODES: dict[str, OverflowKind] = {
     "request_too_large": "request_bytes",  # Anthropic, 413
 }
 
-_COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE | re.DOTALL)) for kind, pattern in _TABLE)
-_NEVER = re.compile("|".join(f"(?:{p})" for p in _NOT), re.IGNORECASE | re.DOTALL)
-_RATE = re.compile(r"rate[ _-]?limit|tokens? per (?:min|day|hour)|\btp[md]\b|quota|overloaded|too many requests", re.I)
+
+@lru_cache(maxsize=1)
+def _compiled() -> tuple[tuple[OverflowKind, re.Pattern[str]], ...]:
+    """The table, made on the first error: it takes 30 ms."""
+    return tuple((kind, re.compile(pattern, re.IGNORECASE | re.DOTALL)) for kind, pattern in _TABLE)
+
+
+@lru_cache(maxsize=1)
+def _never() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{p})" for p in _NOT), re.IGNORECASE | re.DOTALL)
+
+
+_RATE = re.compile(
+    r"rate[ _-]?limit|tokens? per (?:min|day|hour)|\btp[md]\b|quota|overloaded|too many requests|throttl|wait before",
+    re.I,
+)
 _PATH = re.compile(r"\b((?:messages|input)[.\[]\d+[\w.\[\]]*)")
 _MAX_CHARS = 20_000
+_SEARCHED_CHARS = 2_500
+"""Error texts are short; what is longer quotes the request."""
 
 
 def classify(
@@ -216,15 +247,15 @@ def classify(
 
 def _by_text(said: _Said, status: int | None) -> Overflow | None:
     for message in said.messages:
-        if _NEVER.search(message):
+        if _never().search(message):
             return None
     limited = status in (429, 529) or any(_RATE.search(m) for m in said.messages)
-    for kind, pattern in _COMPILED:
+    for kind, pattern in _compiled():
         if limited and kind not in ("rate", "media", "max_tokens") and not said.codes & _CODES.keys():
             continue
         for message in said.messages:
             if found := pattern.search(message):
-                overflow = _read_match(kind or "input_tokens", message, found, said)
+                overflow = _read_match(kind, message, found, said)
                 return overflow if overflow.kind != "rate" or _alone(overflow) else None
     return None
 
@@ -243,7 +274,7 @@ def _by_code(said: _Said, status: int | None) -> Overflow | None:
                 limit_tokens=said.numbers.get("n_ctx"),
                 used_tokens=said.numbers.get("n_prompt_tokens"),
             )
-    if status == 413 and not any(_NEVER.search(m) or _RATE.search(m) for m in said.messages):
+    if status == 413 and not any(_never().search(m) or _RATE.search(m) for m in said.messages):
         return Overflow(kind="request_bytes", message=said.message)
     return None
 
@@ -346,7 +377,7 @@ class _Said:
         for value in inner:
             self.read(value, depth + 1)
         if not inner or not text.startswith(("{", "[", '"', "data:", "event:")):
-            self.messages.append(text)
+            self.messages.append(text if len(text) <= _SEARCHED_CHARS else text[:_SEARCHED_CHARS])
 
     def _object(self, body: Mapping[str, Any], depth: int) -> None:
         for key in ("code", "type", "error_code", "reason", "status", "error_type"):

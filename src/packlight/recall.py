@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 
 from .errors import NotFound
 from .store import Document, Store, open_store
@@ -11,6 +12,8 @@ from .store import Document, Store, open_store
 __all__ = ["recall"]
 
 _REF = re.compile(r"(?:ref\s+)?([0-9a-fA-F]{6,64})")
+_REF_INSIDE = re.compile(r"\bref ([0-9a-f]{12,64})\b")
+"""As a placeholder names it, when a whole placeholder is given."""
 
 
 def recall(
@@ -23,18 +26,20 @@ def recall(
 ) -> list[Document]:
     """What the store holds for a reference, a path or words, best first; empty when there is nothing.
 
+    A reference may stand alone or in the placeholder that names it; of a path the end is enough.
+
     `conversation` limits it to what was taken out of that one (`Compaction.conversation`); None searches all of the
     owner's. Any text is a query. Raises StoreError when the store can't be read.
     """
-    held = open_store(store) if isinstance(store, (str, os.PathLike)) else store
+    if isinstance(store, (str, os.PathLike)):
+        with closing(open_store(store)) as held:
+            return recall(held, query, conversation=conversation, owner=owner, limit=limit)
     query = query.strip()
-    if found := _REF.fullmatch(query):
+    if found := _REF.fullmatch(query) or _REF_INSIDE.search(query):
         try:
-            return [held.document(found.group(1), conversation=conversation, owner=owner)]
+            return [store.document(found.group(1), conversation=conversation, owner=owner)]
         except NotFound:
             pass  # it may be a word of the text, a commit for instance
-    if query and not query.isspace():
-        by_path = held.documents(conversation=conversation, owner=owner, path=query, limit=limit)
-        if by_path:
-            return by_path
-    return [document for document, _ in held.search(query, conversation=conversation, owner=owner, limit=limit)]
+    if query and (by_path := store.documents(conversation=conversation, owner=owner, path=query, limit=limit)):
+        return by_path
+    return [document for document, _ in store.search(query, conversation=conversation, owner=owner, limit=limit)]

@@ -181,6 +181,8 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryReply:
+    """What the model said, or why there is nothing."""
+
     text: str
     stop_reason: str = ""
     error: Exception | None = None

@@ -284,15 +284,17 @@ def apply(
         edit = edits[i]
         out.extend(items[at : edit.start[0]])
         if len(edit.start) == 1:
-            out.extend(_with_mark(fmt, edit.replacement, [plain(m) for m in items[edit.start[0] : edit.end[0]]]))
+            old = items[edit.start[0] : edit.end[0]] if edit.action != "repaired" else ()  # mended ones keep their own
+            out.extend(_with_mark(fmt, edit.replacement, [plain(m) for m in old]))
             at = edit.end[0]
             i += 1
             continue
-        inside = [e for e in edits[i:] if e.start[0] == edit.start[0] and len(e.start) == 2]
+        first = i
+        while i < len(edits) and edits[i].start[0] == edit.start[0] and len(edits[i].start) == 2:
+            i += 1
         data = plain(items[edit.start[0]])
-        out.append(fmt.with_blocks(data, _edited_blocks(fmt.blocks(data) or [], inside)))
+        out.append(fmt.with_blocks(data, _edited_blocks(fmt.blocks(data) or [], edits[first:i])))
         at = edit.start[0] + 1
-        i += len(inside)
     out.extend(items[at:])
     return out
 

@@ -68,9 +68,9 @@ def _report_json(result: Compaction) -> dict[str, Json]:
 
 
 def _report_text(report: Report, fits: bool, *, kept: bool) -> str:
-    budget = f"budget {report.budget_tokens:,}, window from {report.window_source}"
-    if report.budget_tokens is None:
-        budget = "window not known: give --window-tokens N or --model M"
+    budget = "window not known: give --window-tokens N or --model M"
+    if report.budget_tokens is not None:
+        budget = f"budget {report.budget_tokens:,}, window from {report.window_source}"
     lines = [
         f"{report.outcome}: {report.reason}",
         f"tokens {report.tokens_before:,} -> {report.tokens_after:,} ({budget})",

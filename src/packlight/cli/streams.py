@@ -72,12 +72,11 @@ def write(output: str | None, data: bytes) -> None:
     if output is None or output == "-":
         _write_stdout(data)
         return
-    target = Path(os.path.realpath(output))  # what a link leads to is replaced, not the link
-    if target.exists() and not target.is_file():  # a device, a pipe
-        target.write_bytes(data + b"\n")
+    if Path(output).exists() and not Path(output).is_file():  # a device, a pipe
+        Path(output).write_bytes(data + b"\n")
         return
     try:
-        _replace(target, data)
+        _replace(Path(os.path.realpath(output)), data)  # what a link leads to is replaced, not the link
     except OSError as error:
         error.filename, error.filename2 = output, None
         raise

@@ -15,7 +15,7 @@ def segments(view: View) -> list[tuple[int, int]]:
     """
     messages = view.messages
     allowed = [True] * (len(messages) + 1)
-    for (i, _), (j, _) in view.pairs.answer.items():
+    for i, j in _links(view):
         if _near(messages, i, j):
             allowed[i + 1 : j + 1] = [False] * (j - i)
     for i in range(1, len(messages)):
@@ -23,6 +23,21 @@ def segments(view: View) -> list[tuple[int, int]]:
             allowed[i] = False  # reasoning and what it belongs to, several calls of one response
     borders = [i for i, ok in enumerate(allowed) if ok]
     return list(zip(borders, borders[1:], strict=False))
+
+
+def _links(view: View) -> list[tuple[int, int]]:
+    """Calls and what answers them, message by message; a second result of a call hangs on it too."""
+    links = {(i, j) for (i, _), (j, _) in view.pairs.answer.items()}
+    if view.pairs.orphans:
+        last: dict[str, int] = {}
+        orphans = set(view.pairs.orphans)
+        for i, message in enumerate(view.messages):
+            for k, part in enumerate(message.parts):
+                if part.kind == "call" and not part.server:
+                    last[part.call_id] = i
+                elif (i, k) in orphans and part.call_id in last:
+                    links.add((last[part.call_id], i))
+    return sorted(links)
 
 
 def _near(messages: Sequence[Message], i: int, j: int) -> bool:
@@ -41,7 +56,7 @@ def pinned(view: View) -> set[int]:
     messages, pairs = view.messages, view.pairs
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     keep = {i for i, _ in pairs.unanswered if view.format.name == "responses" or i == last}
-    for (i, _), (j, _) in pairs.answer.items():
+    for i, j in _links(view):
         if not _near(messages, i, j):
             keep |= {i, j}
     for i, message in enumerate(messages):

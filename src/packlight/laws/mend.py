@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import Any
 
 from ..formats import plain, read_message, split
+from ..formats.common import without_marks
 from ..types import Edit, Format, Json, Message, Part
 from ..view import apply, pair
-from .rules import uncounted, violations
+from .rules import MAX_CACHE_MARKS, broken_arguments, count_marks, uncounted, violations
 
 
 def repair(request: Json, format: str | None = None) -> Json:
@@ -39,6 +40,7 @@ def repairs(fmt: Format, messages: Sequence[Message], head: Mapping[str, Any]) -
     for i, message in enumerate(messages):
         mended[i] = [m for m in mended[i] if not _is_empty(fmt, m, message)]
     _start_with_user(fmt, messages, mended)
+    _drop_marks(fmt, mended, head)
     return [
         Edit("repair", "repaired", (i,), (i + 1,), tuple(new), reason="mended")
         for i, new in enumerate(mended)
@@ -51,11 +53,7 @@ def _mended(fmt: Format, message: Message) -> list[dict[str, Json]]:
     broken = {
         k: {"_invalid": p.arguments_text}
         for k, p in enumerate(message.parts)
-        if fmt.name == "chat"
-        and p.kind == "call"
-        and p.type == "function"
-        and p.arguments is None
-        and p.arguments_text.strip()
+        if fmt.name != "anthropic" and p.kind == "call" and broken_arguments(p)
     }
     if broken:
         data = fmt.replace_arguments(data, broken)
@@ -73,7 +71,8 @@ def _mended(fmt: Format, message: Message) -> list[dict[str, Json]]:
 
 
 def _visible(block: Json) -> Json:
-    if isinstance(block, dict) and block.get("type") == "text" and not str(block.get("text") or "").strip():
+    texts = ("text", "input_text", "output_text")
+    if isinstance(block, dict) and block.get("type") in texts and not str(block.get("text") or "").strip():
         return {**block, "text": "(no text)"}
     if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("content"), list):
         inner = [_visible(b) for b in block["content"]]
@@ -224,8 +223,36 @@ def _start_with_user(fmt: Format, messages: Sequence[Message], mended: list[list
     for new in mended:
         first = next((m for m in new if fmt.role(m) != "system"), None)
         if first is not None:
-            if fmt.role(first) == "assistant":
+            parts = fmt.parts(first)
+            if fmt.role(first) == "assistant" and not (parts and parts[0].type.startswith("compaction")):
                 new.insert(0, fmt.reference("(The beginning of this conversation is missing.)"))
             return
     if mended:
         mended[-1].append(fmt.reference("(This conversation is empty.)"))
+
+
+def _drop_marks(fmt: Format, mended: list[list[dict[str, Json]]], head: Mapping[str, Any]) -> None:
+    """The oldest cache marks of the messages go until no more than four are left."""
+    if fmt.name != "anthropic":
+        return
+    excess = sum(count_marks(head.get(key)) for key in ("tools", "system")) - MAX_CACHE_MARKS
+    excess += sum(count_marks(m.get("content")) for new in mended for m in new)
+    for new in mended:
+        for n, message in enumerate(new):
+            while excess > 0 and count_marks(message.get("content")):
+                message = new[n] = fmt.with_blocks(message, _without_first_mark(message["content"]))
+                excess -= 1
+
+
+def _without_first_mark(blocks: list[Json]) -> list[Json]:
+    out = list(blocks)
+    for n, block in enumerate(blocks):
+        if not isinstance(block, dict):
+            continue
+        if block.get("cache_control"):
+            out[n] = without_marks(block)
+            return out
+        if count_marks(block.get("content")):
+            out[n] = {**block, "content": _without_first_mark(block["content"])}
+            return out
+    return out

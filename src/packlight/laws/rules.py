@@ -127,7 +127,7 @@ def _roles_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
     first = next((i for i, m in enumerate(messages) if m.role != "system"), None)
     if first is None:
         yield Violation((), "no_user_message", "there must be at least one user message")
-    elif messages[first].role == "assistant":
+    elif messages[first].role == "assistant" and not is_compaction(messages[first]):
         yield Violation((first,), "first_not_user", "the first message must be the user's")
 
 
@@ -160,26 +160,31 @@ def _server_results(messages: Sequence[Message], pairs: Pairs, head: Mapping[str
 
 
 def _cache_marks(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
-    marks = sum(_marks(head.get(key)) for key in ("tools", "system"))
+    marks = sum(count_marks(head.get(key)) for key in ("tools", "system"))
     for i, message in enumerate(messages):
-        content = message.data.get("content")
-        marks += _marks(content)
-        if isinstance(content, list):
-            marks += sum(_marks(b.get("content")) for b in content if isinstance(b, dict))
+        marks += count_marks(message.data.get("content"))
         if marks > MAX_CACHE_MARKS:
             yield Violation((i,), "too_many_cache_marks", f"at most {MAX_CACHE_MARKS} blocks may carry cache_control")
             return
 
 
-def _marks(blocks: Any) -> int:
-    return sum(isinstance(b, dict) and bool(b.get("cache_control")) for b in blocks) if isinstance(blocks, list) else 0
+def count_marks(blocks: Any) -> int:
+    """Cache marks on blocks and on the blocks inside them."""
+    if not isinstance(blocks, list):
+        return 0
+    return sum(bool(b.get("cache_control")) + count_marks(b.get("content")) for b in blocks if isinstance(b, dict))
+
+
+def is_compaction(message: Message) -> bool:
+    """Whether a message begins with the provider's own summary of what came before it."""
+    return bool(message.parts) and message.parts[0].type.startswith("compaction")
 
 
 def _compaction_first(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
     said = False
     for i, message in enumerate(messages):
         for part in message.parts:
-            if part.type.startswith("compaction") and part.kind == "opaque" and said and message.role == "user":
+            if part.type.startswith("compaction") and part.kind == "opaque" and said:
                 yield Violation(
                     _at(i, part), "compaction_misplaced", "a compaction block comes before what it does not stand for"
                 )
@@ -207,16 +212,25 @@ def _shape_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, An
             and not message.data.get("audio")
         ):
             yield Violation((i,), "empty_content", "an assistant message must have content or tool_calls")
+
+
+def broken_arguments(part: Part) -> bool:
+    """Whether a function call's arguments are no JSON object (a model that was cut off; many servers refuse it)."""
+    return part.type in ("function", "function_call") and part.arguments is None and bool(part.arguments_text.strip())
+
+
+def _arguments(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
         for part in message.parts:
-            if (
-                part.kind == "call"
-                and part.type == "function"
-                and part.arguments is None
-                and part.arguments_text.strip()
-            ):
+            if part.kind == "call" and broken_arguments(part):
                 yield Violation((i,), "bad_arguments", f"arguments of call {part.call_id!r} are no JSON object")
-        if any(p.kind == "text" and p.block >= 0 and not p.text for p in message.parts):
-            yield Violation((i,), "empty_text", "a text part must have text")
+
+
+def _empty_parts(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        for part in message.parts:
+            if part.kind == "text" and part.block >= 0 and not part.text.strip():
+                yield Violation(_at(i, part), "empty_text", "a text part must have visible text")
 
 
 # --- Responses ---------------------------------------------------------------------------------------------------
@@ -246,6 +260,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         _cache_marks,
         _compaction_first,
     ),
-    "chat": (*_COMMON, _adjacent_chat, _shape_chat),
-    "responses": (*_COMMON, _reasoning),
+    "chat": (*_COMMON, _adjacent_chat, _shape_chat, _arguments, _empty_parts),
+    "responses": (*_COMMON, _reasoning, _arguments, _empty_parts),
 }

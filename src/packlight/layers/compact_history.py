@@ -10,11 +10,11 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from ..errors import SummaryError
-from ..laws import segments
 from ..summary import digest
 from ..types import Edit, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Writer
 from ..view import View
-from .fold import Run, fold, runs_between, user_words
+from .fold import Run, fold, pieces_of, runs_between
+from .keep import live_request, typed_messages
 
 NAME = "compact_history"
 MIN_SUMMARY_TOKENS = 600
@@ -37,44 +37,21 @@ class CompactHistory:
         if view.tokens <= target.target_tokens:
             return []
         start, end = history_span(view, self._recent(target))
-        keep = live_request(view, start, end)
-        runs = runs_between(view, start, end, keep)
-        if not runs:
-            return []
-        summary = yield from self._written(view, target, runs, end, keep)
-        edits = fold(view, NAME, start, end, lambda _: summary.text, reason=f"{self._count(runs)} messages", keep=keep)
-        return edits if view.with_edits(edits).tokens < view.tokens else []
+        runs = runs_between(view, start, end, _live(view))
+        folded = _weight(view, runs)
+        room = min(self.max_summary_tokens, int(target.target_tokens - (view.tokens - folded)), int(folded * 0.9))
+        room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
+        return (yield from summarised(view, self.writer, start, end, runs, room))
 
     def _recent(self, target: Target) -> int:
         if self.keep_recent_tokens is not None:
             return self.keep_recent_tokens
         return max(target.target_tokens // 5, min(4_000, target.target_tokens // 3))
 
-    def _written(
-        self, view: View, target: Target, runs: list[Run], end: int, keep: set[int]
-    ) -> Generator[SummaryRequest, SummaryReply, Summary]:
-        folded = sum(view.tokens_of(i) for a, b in runs for i in range(a, b)) * view.ratio
-        rest = view.tokens - folded
-        room = min(self.max_summary_tokens, int(target.target_tokens - rest), int(folded * 0.9))
-        job = SummaryJob(
-            view=view,
-            start=runs[0][0],
-            end=runs[-1][1],
-            max_tokens=max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9))),
-            visible_from=end,
-            kept=frozenset(keep | (set(range(runs[0][0], runs[-1][1])) - {i for a, b in runs for i in range(a, b)})),
-        )
-        summary = yield from self.writer(job)
-        return summary
-
-    @staticmethod
-    def _count(runs: list[Run]) -> int:
-        return sum(b - a for a, b in runs)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NanoHistory:
-    """The second article's compact_messages: over 20 messages, all but the system message and the last 6 are summarised.
+    """The second article's compact_messages: over 20 messages, all but system and the last 6 become a summary.
 
     With the laws kept: the cut moves to the nearest valid place, and the user's words stand in the summary. Where the
     article acknowledges its own summary as the assistant although an assistant's turn follows, the user's first
@@ -90,27 +67,17 @@ class NanoHistory:
         return run_without_model(self.steps(view, target))
 
     def steps(self, view: View, target: Target) -> Steps:
-        if _standing(view) <= self.max_messages:
-            return []
-        end = max((b for a, b in segments(view) if b <= len(view.messages) - self.keep_last), default=0)
+        if _standing(view) <= max(self.max_messages, self.keep_last + 3):
+            return []  # fewer than two messages less would stand
+        last = len(view.messages) - self.keep_last
+        end = max((b for _, b in pieces_of(view) if b <= min(last, _last_round(view))), default=0)
         first = next((i for i, m in enumerate(view.messages) if m.role != "system"), 0)
         start = first + 1 if end < len(view.messages) and view.messages[end].role == "assistant" else first
-        keep = live_request(view, start, end)
-        runs = runs_between(view, start, end, keep)
-        if not runs:
-            return []
-        folded = sum(view.tokens_of(i) for a, b in runs for i in range(a, b)) * view.ratio
-        job = SummaryJob(
-            view=view,
-            start=start,
-            end=end,
-            max_tokens=int(min(self.max_summary_tokens, max(600, folded * 0.9))),
-            visible_from=end,
-            kept=frozenset(keep),
-        )
-        summary = yield from self.writer(job)
-        edits = fold(view, NAME, start, end, lambda _: f"[Previous conversation summary]: {summary.text}", keep=keep)
-        return edits if view.with_edits(edits).tokens < view.tokens else []
+        runs = runs_between(view, start, end, _live(view))
+        room = _room(self.max_summary_tokens, _weight(view, runs))
+        frame = "[Previous conversation summary]: "
+        join = not any(p.kind == "call" for m in view.messages for p in m.parts)
+        return (yield from summarised(view, self.writer, start, end, runs, room, frame=frame, join=join))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,22 +92,56 @@ class ClassicHistory:
 
     def steps(self, view: View, target: Target) -> Steps:
         start, end = history_span(view, 0)
-        keep = live_request(view, start, end)
-        runs = runs_between(view, start, end, keep)
-        if not runs:
-            return []
-        folded = sum(view.tokens_of(i) for a, b in runs for i in range(a, b)) * view.ratio
-        job = SummaryJob(
-            view=view,
-            start=runs[0][0],
-            end=runs[-1][1],
-            max_tokens=int(min(self.max_summary_tokens, max(600, folded * 0.9))),
-            visible_from=end,
-            kept=frozenset(keep),
-        )
-        summary = yield from self.writer(job)
-        edits = fold(view, NAME, start, end, lambda _: f"[Compacted]\n\n{summary.text}", keep=keep)
-        return edits if view.with_edits(edits).tokens < view.tokens else []
+        runs = runs_between(view, start, end, _live(view))
+        room = _room(self.max_summary_tokens, _weight(view, runs))
+        return (yield from summarised(view, self.writer, start, end, runs, room, frame="[Compacted]\n\n"))
+
+
+def summarised(
+    view: View,
+    writer: Writer,
+    start: int,
+    end: int,
+    runs: list[Run],
+    max_tokens: int,
+    *,
+    frame: str = "",
+    join: bool = True,
+) -> Steps:
+    """The edits that put the writer's summary in place of these stretches of [start, end); none without a gain."""
+    if not runs:
+        return []
+    going = {i for a, b in runs for i in range(a, b)}
+    first, last = runs[0][0], runs[-1][1]
+    job = SummaryJob(
+        view=view,
+        start=first,
+        end=last,
+        max_tokens=max_tokens,
+        visible_from=end,
+        kept=frozenset(range(first, last)) - going,
+    )
+    summary: Summary = yield from writer(job)
+    if not summary.text.strip():
+        return []
+    keep = set(range(first, last)) - going
+    reason = f"{len(going)} messages"
+    edits = fold(view, NAME, first, last, lambda _: frame + summary.text, reason=reason, keep=keep, join=join)
+    return edits if edits and view.with_edits(edits).tokens < view.tokens else []
+
+
+def _live(view: View) -> set[int]:
+    live = live_request(view)
+    return set() if live is None else {live}
+
+
+def _weight(view: View, runs: list[Run]) -> float:
+    """What stands in these stretches now, calibrated."""
+    return sum(view.tokens_of(i) for a, b in runs for i in range(a, b)) * view.ratio
+
+
+def _room(max_summary_tokens: int, folded: float) -> int:
+    return int(min(max_summary_tokens, max(MIN_SUMMARY_TOKENS, folded * 0.9)))
 
 
 def _standing(view: View) -> int:
@@ -152,17 +153,20 @@ def _standing(view: View) -> int:
     return count
 
 
+def _last_round(view: View) -> int:
+    """Where what the model has not answered yet begins: the newest call and its results, or the newest messages."""
+    return next((a for a, _ in reversed(pieces_of(view)) if a < view.first_unseen), 0)
+
+
 def history_span(view: View, recent_tokens: int) -> tuple[int, int]:
-    """Where the old turns begin and end: behind the first user message, before the newest turns.
+    """Where the old turns begin and end: behind the first request of the user, before the newest turns.
 
     The newest turns hold at least what the model has not seen and the last complete round.
     """
-    first = next((i for i, m in enumerate(view.messages) if m.role == "user"), -1)
-    pieces = segments(view)
     end = len(view.messages)
     left = recent_tokens / view.ratio
     rounds = 0
-    for a, b in reversed(pieces):
+    for a, b in reversed(pieces_of(view)):
         weight = sum(view.tokens_of(i) for i in range(a, b))
         needed = b > view.first_unseen or rounds == 0
         if not needed and left < weight:
@@ -170,15 +174,15 @@ def history_span(view: View, recent_tokens: int) -> tuple[int, int]:
         left -= weight
         end = a
         rounds += view.messages[a].role == "assistant"
-    return first + 1, end
+    return _first_request(view) + 1, end
 
 
-def live_request(view: View, start: int, end: int) -> set[int]:
-    """The last message that the user typed, when the stretch holds it."""
-    for i in range(len(view.messages) - 1, -1, -1):
-        if view.messages[i].role == "user" and any(p.kind in ("text", "media") for p in view.messages[i].parts):
-            return {i} if start <= i < end else set()
-    return set()
+def _first_request(view: View) -> int:
+    """The first message that the user typed, when nothing but instructions stands before it; else the first."""
+    first = next((i for i, m in enumerate(view.messages) if m.role == "user"), -1)
+    typed = next(iter(typed_messages(view)), first)
+    before = view.messages[:typed] if typed > first else ()
+    return typed if all(m.role in ("system", "user") for m in before) else first
 
 
 def run_without_model(steps: Steps) -> list[Edit]:
@@ -190,12 +194,4 @@ def run_without_model(steps: Steps) -> list[Edit]:
     raise SummaryError("this writer asks a model; give it to a Compactor")
 
 
-__all__ = [
-    "ClassicHistory",
-    "CompactHistory",
-    "NanoHistory",
-    "history_span",
-    "live_request",
-    "run_without_model",
-    "user_words",
-]
+__all__ = ["ClassicHistory", "CompactHistory", "NanoHistory", "history_span", "run_without_model"]

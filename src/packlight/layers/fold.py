@@ -6,24 +6,37 @@ place, and the rest around them goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..laws import pinned, segments
-from ..summary.wording import one_line, outcome_of, target_of
-from ..types import Edit, Json, Message
+from ..types import Edit, Json
 from ..view import View, plain_reference
+from .keep import kept_messages, typed_messages
+from .result import target_at
 
 Run = tuple[int, int]
 
 
+def pieces_of(view: View) -> list[Run]:
+    """`segments` of the source, worked out once."""
+    known: list[Run] | None = view.memo.get("segments")
+    if known is None:
+        known = view.memo["segments"] = segments(view)
+    return known
+
+
 def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> list[Run]:
     """The stretches of [start, end) that may be taken out, whole segments only."""
-    stay = (pinned(view) | set(keep) | _kept_results(view)) - {
-        i for i in range(len(view.messages)) if view.is_folded(i)
-    }
+    held: set[int] | None = view.memo.get("pinned")
+    if held is None:
+        held = view.memo["pinned"] = pinned(view)
+    stay = held | set(keep) | kept_messages(view)
+    if view.edits:
+        stay = {i for i in stay if not view.is_folded(i) or _beside(view, i)}
     runs: list[Run] = []
-    for a, b in _glued(view, segments(view)):
-        if a < start or b > end or any(i in stay for i in range(a, b)):
+    for a, b in _glued(view, pieces_of(view)) if view.edits else pieces_of(view):
+        if a < start or b > end or (stay and not stay.isdisjoint(range(a, b))):
             continue
         if runs and runs[-1][1] == a:
             runs[-1] = (runs[-1][0], b)
@@ -32,25 +45,25 @@ def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> 
     return runs
 
 
-def _kept_results(view: View) -> set[int]:
-    kept: set[int] = set()
-    for result in view.results() if view.keep is not None else ():
-        if view.is_kept(result):
-            call = view.pairs.question.get((result.message, result.place))
-            kept |= {result.message} | ({call[0]} if call else set())
-    return kept
-
-
 def _glued(view: View, pieces: Sequence[Run]) -> list[Run]:
-    """Segments, joined where an earlier edit covers several messages."""
+    """Segments, joined where an earlier edit covers several messages; a user's message beside our text stays loose."""
     out: list[Run] = []
     for a, b in pieces:
         before = view.edit_of(out[-1][1] - 1) if out else None
-        if before is not None and before is view.edit_of(a):
+        same = before is not None and len(before.start) == 1 and before is view.edit_of(a)
+        if same and not _beside(view, a) and not _beside(view, out[-1][1] - 1):
             out[-1] = (out[-1][0], b)
         else:
             out.append((a, b))
     return out
+
+
+def _beside(view: View, i: int) -> bool:
+    """Whether this is a user's message at the edge of an edit, which our text may have joined (see `alternating`)."""
+    edit = view.edit_of(i)
+    if edit is None or len(edit.start) != 1 or view.format.name != "chat" or view.messages[i].role != "user":
+        return False
+    return i in (edit.start[0], edit.end[0] - 1) and alternates(view)
 
 
 def fold(
@@ -63,10 +76,12 @@ def fold(
     action: str = "summarised",
     reason: str = "",
     keep: Iterable[int] = (),
+    join: bool = True,
 ) -> list[Edit]:
     """Edits that put one message of ours in place of what may go in [start, end); none when nothing may.
 
     `text_of` is told the stretches and gives the text. Nothing is planned where all of it stands there already.
+    With `join` our text joins the user's message beside it where roles have to alternate.
     """
     runs = runs_between(view, start, end, keep)
     if not runs or all(_same_span(view, run) for run in runs):
@@ -81,80 +96,121 @@ def fold(
             [view.format.reference(f"{text}\n[contents of what was taken out here: {where}]")] if n == 0 else []
         )
         edits.append(view.replace(layer, action, ((a,), (b,)), new, reason=reason, ref=ref if n == 0 else ""))
-    return alternating(view, edits, layer)
+    return alternating(view, edits, layer) if join else edits
 
 
 def _same_span(view: View, run: Run) -> bool:
     edit = view.edit_of(run[0])
-    return edit is not None and (edit.start, edit.end) == ((run[0],), (run[1],))
+    return edit is not None and edit.start <= (run[0],) and edit.end >= (run[1],) and len(edit.start) == 1
 
 
 def contents(view: View, runs: Iterable[Run]) -> str:
     """A list of what was taken out, one line a call or text, each with its reference."""
-    lines: list[str] = []
-    for a, b in runs:
-        for i in range(a, b):
-            for k, part in enumerate(view.messages[i].parts):
-                if part.kind == "result" and part.text:
-                    call = view.call_of(i, k)
-                    what = f"{call.tool} {target_of(call)}" if call else "a tool result"
-                    lines.append(f"{plain_reference(part.text)[0]} {what} -> {outcome_of(part)}")
-                elif part.kind == "text" and part.text.strip():
-                    lines.append(f"{plain_reference(part.text)[0]} {view.messages[i].role}: {one_line(part.text, 100)}")
-    return "\n".join(lines)
+    return "\n".join(
+        f"{plain_reference(part.text)[0]} {about}"
+        for a, b in runs
+        for i in range(a, b)
+        for k, part in enumerate(view.messages[i].parts)
+        if part.text and (about := _about(view, i, k))
+    )
+
+
+def _about(view: View, i: int, k: int) -> str:
+    """Whose text it is, in a few words. Cheap on purpose: a long history has ten thousand of them."""
+    part = view.messages[i].parts[k]
+    if part.kind == "result":
+        tool = call.tool if (call := view.call_of(i, k)) else "a tool result"
+        size = f"{len(part.text):,} characters"
+        return f"{tool} {target_at(view, i, k)} -> {'error, ' if part.is_error else ''}{size}"
+    shown = " ".join(part.text[:400].split())[:100] if part.kind == "text" else ""
+    return f"{view.messages[i].role}: {shown}" if shown else ""
+
+
+# ---- roles that have to alternate
 
 
 def alternating(view: View, edits: list[Edit], layer: str) -> list[Edit]:
     """The edits such that a Chat request whose roles alternated still alternates.
 
-    Strict chat templates (Mistral, Gemma and others on vLLM and llama.cpp) refuse two user messages in a row. Our text
-    then joins the user's message beside it, behind the user's own words.
+    Strict chat templates (Mistral, Gemma and others on vLLM and llama.cpp) refuse two user messages in a row. What
+    would stand side by side then becomes one message: the user's words, our text, the user's words.
     """
-    if view.format.name != "chat" or not edits or not _alternates(view.messages) or not edits[0].replacement:
+    if view.format.name != "chat" or not edits or not alternates(view):
         return edits
-    a, b = edits[0].start[0], edits[0].end[0]
-    text = edits[0].replacement[0]["content"]
-    covered = {i for e in edits for i in range(e.start[0], e.end[0])}
-    after = next((i for i in range(b, len(view.messages)) if i not in covered), len(view.messages))
-    if (before := _user_text(view, a - 1)) is not None:
-        text = f"{before}\n\n{text}"
-        a -= 1
-    if (behind := _user_text(view, after)) is not None:
-        text = f"{text}\n\n{behind}"
-        b = after + 1
-    if (a, b) == (edits[0].start[0], edits[0].end[0]):
-        return edits
-    first = edits[0]
-    joined = view.replace(
-        layer, first.action, ((a,), (b,)), [view.format.reference(text)], reason=first.reason, ref=first.ref
-    )
-    return [joined, *(e for e in edits[1:] if e.start[0] >= b)]
+    groups: list[list[_Stretch]] = []
+    for start, end, data in _standing(view, edits):
+        if groups and groups[-1][-1][1] == start:
+            groups[-1].append((start, end, data))
+        else:
+            groups.append([(start, end, data)])
+    joined = [e for group in groups if (e := _joined(view, group, edits, layer))]
+    covered = {e.start for j in joined for e in edits if j.start <= e.start and e.end <= j.end}
+    return sorted([*joined, *(e for e in edits if e.start not in covered)], key=lambda e: e.start)
 
 
-def _user_text(view: View, i: int) -> str | None:
-    """What stands as the text of this user message now; None when it is none, or is no plain text."""
-    if not 0 <= i < len(view.messages) or view.messages[i].role != "user":
+_Stretch = tuple[int, int, "Json | None"]
+"""Source messages [start, end) and the user's message that stands for them; None where nothing does."""
+
+
+def _standing(view: View, edits: Sequence[Edit]) -> Iterator[_Stretch]:
+    """What stands in the user's place once the edits are made; an earlier edit that one of them cuts is undone."""
+    planned = {e.start[0]: e for e in edits}
+    taken = {i for e in edits for i in range(e.start[0], e.end[0])}
+    i = 0
+    while i < len(view.messages):
+        edit = planned.get(i) or view.edit_of(i)
+        if edit is not None and i not in planned and len(edit.start) == 1:
+            edit = edit if taken.isdisjoint(range(edit.start[0], edit.end[0])) else None
+        if edit is None:
+            if view.messages[i].role == "user":
+                yield i, i + 1, view.messages[i].data
+            i += 1
+            continue
+        start, end = (edit.start[0], edit.end[0]) if len(edit.start) == 1 else (i, i + 1)
+        if len(edit.start) == 1 and not edit.replacement:
+            yield start, end, None
+        elif len(edit.replacement) == 1 and len(edit.start) == 1 and view.format.role(edit.replacement[0]) == "user":
+            yield start, end, edit.replacement[0]
+        i = max(end, i + 1)
+
+
+def _joined(view: View, group: list[_Stretch], edits: Sequence[Edit], layer: str) -> Edit | None:
+    """One edit for all of a group, when more than one message stands in it and one of them is new."""
+    places = [n for n, (_, _, data) in enumerate(group) if data is not None]
+    if len(places) < 2:
         return None
-    edit = view.edit_of(i)
-    if edit is not None and (edit.start, edit.end, len(edit.replacement)) != ((i,), (i + 1,), 1):
+    group = group[places[0] : places[-1] + 1]
+    start, end = group[0][0], group[-1][1]
+    inside = [e for e in edits if start <= e.start[0] and e.end[0] <= end]
+    if not inside:
         return None
-    content = (edit.replacement[0] if edit else view.messages[i].data).get("content")
-    return content if isinstance(content, str) else None
+    standing = [data for _, _, data in group if data is not None]
+    data = {**standing[0], "content": _contents([d.get("content") for d in standing])}
+    first = next((e for e in inside if e.ref), inside[0])
+    return view.replace(layer, first.action, ((start,), (end,)), [data], reason=first.reason, ref=first.ref)
 
 
-def _alternates(messages: Sequence[Message]) -> bool:
-    roles = [m.role for m in messages if m.role != "system"]
-    return all(a == "tool" or a != b for a, b in zip(roles, roles[1:], strict=False))
+def _contents(values: list[Any]) -> Json:
+    if all(isinstance(v, str) for v in values):
+        return "\n\n".join(values)
+    blocks: list[Json] = []
+    for value in values:
+        blocks.extend(value if isinstance(value, list) else [{"type": "text", "text": value}] if value else [])
+    return blocks
+
+
+def alternates(view: View) -> bool:
+    """Whether no two messages of one side stand in a row in the source."""
+    known: bool | None = view.memo.get("alternates")
+    if known is None:
+        roles = [m.role for m in view.messages if m.role != "system"]
+        known = all(a == "tool" or a != b for a, b in zip(roles, roles[1:], strict=False))
+        view.memo["alternates"] = known
+    return known
 
 
 def user_words(view: View, runs: Iterable[Run]) -> str:
     """What the user typed in these stretches, verbatim, oldest first."""
-    texts = [
-        part.text
-        for a, b in runs
-        for message in view.messages[a:b]
-        if message.role == "user"
-        for part in message.parts
-        if part.kind == "text" and part.text.strip()
-    ]
+    typed = typed_messages(view)
+    texts = [typed[i] for a, b in runs for i in range(a, b) if typed.get(i, "").strip()]
     return "\n".join(f"<user>\n{t}\n</user>" for t in texts)

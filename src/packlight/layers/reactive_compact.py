@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ..formats import encode
 from ..types import Edit, Target
 from ..view import View
-from .compact_history import CompactHistory, live_request
+from .compact_history import CompactHistory
+from .keep import keep_terms, live_request
 from .micro_compact import MicroCompact
 from .shorten import arguments, media, results, texts
 
@@ -43,8 +44,7 @@ class ReactiveCompact:
         yield lambda v: CompactHistory(keep_recent_tokens=self.keep_recent_tokens if not harsh else 0)(v, target)
         for part in (4, 8, 16, 64, 256)[harsh:]:
             keep_chars = max(80, target.target_tokens * 3 // part)
-            for step in _in_place(keep_chars, target):
-                yield step
+            yield from _in_place(keep_chars, target)
         yield lambda v: CompactHistory(keep_recent_tokens=0, max_summary_tokens=600)(v, target)
 
 
@@ -74,7 +74,9 @@ def _one_by_one(view: View, plan: Callable[[View], Iterable[Edit]], target: Targ
 
 
 def live_request_of(view: View) -> frozenset[int]:
-    return frozenset(live_request(view, 0, len(view.messages)))
+    """Messages of the user that are shortened last: the last request, and what holds a `<keep>`."""
+    live = live_request(view)
+    return frozenset(keep_terms(view)) | (frozenset() if live is None else {live})
 
 
 def fits(view: View, target: Target) -> bool:

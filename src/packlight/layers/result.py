@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from ..formats import encode_as_is
 from ..summary.wording import outcome_of, preview, target_of
-from ..types import Edit
+from ..types import Edit, Json
 from ..view import ResultAt, View
+from .keep import is_kept
+
+Action = Literal["stored", "cleared"]
 
 
 def size_words(chars: int, tokens: int) -> str:
@@ -23,19 +27,28 @@ def taken_text(view: View, result: ResultAt) -> str:
     return encode_as_is(block).decode()
 
 
+def target_at(view: View, message: int, place: int) -> str:
+    """What the call behind this result is about; worked out once for all layers."""
+    known: dict[tuple[int, int], str] = view.memo.setdefault("targets", {})
+    target = known.get((message, place))
+    if target is None:
+        call = view.call_of(message, place)
+        target = known[(message, place)] = target_of(call) if call else ""
+    return target
+
+
 def target_words(result: ResultAt) -> str:
     """Tool and target, as a person would name the call."""
-    if result.call is None:
-        return "tool result"
-    return f"{result.tool} {target_of(result.call)}".strip() or "tool result"
+    target = target_at(result.view, result.message, result.place)
+    return f"{result.tool} {target}".strip() or "tool result"
 
 
 def cleared(view: View, layer: str, result: ResultAt, reason: str) -> Edit | None:
     """An edit that puts one informative line in place of a result; None when that would not make it smaller."""
     text = taken_text(view, result)
     ref, where = view.refer(text)
-    tokens = round(view.count(text) * view.ratio)
-    line = f"[cleared to save room: {target_words(result)} -> {outcome_of(result.part)}; {size_words(len(text), tokens)}; {where}]"
+    size = size_words(len(text), round(source_tokens(view, result) * view.ratio))
+    line = f"[cleared to save room: {target_words(result)} -> {outcome_of(result.part)}; {size}; {where}]"
     return _replaced(view, layer, "cleared", result, line, reason, ref)
 
 
@@ -46,33 +59,50 @@ def previewed(
     text = taken_text(view, result)
     ref, where = view.refer(text)
     shown = preview(result.part.text, head_chars=head_chars, tail_chars=tail_chars, error_lines=error_lines)
-    tokens = round(view.count(text) * view.ratio)
-    head = f"[long output of {target_words(result)}: {size_words(len(text), tokens)}; {where}; its beginning and end follow]"
+    size = size_words(len(text), round(source_tokens(view, result) * view.ratio))
+    head = f"[long output of {target_words(result)}: {size}; {where}; its beginning and end follow]"
     return _replaced(view, layer, "stored", result, f"{head}\n{shown}", reason, ref)
 
 
-def _replaced(view: View, layer: str, action: str, result: ResultAt, text: str, reason: str, ref: str) -> Edit | None:
+def source_tokens(view: View, result: ResultAt) -> int:
+    """What the result weighs in the source, uncalibrated; a message with nothing else in it is not counted again."""
+    message = view.messages[result.message]
+    if result.part.block >= 0 and len(message.parts) > 1:
+        return view.span_tokens(result.span)
+    frame: int = view.memo.setdefault("frame", {}).get(message.data.get("role"), -1)
+    if frame < 0:
+        empty: dict[str, Json] = {"role": message.data.get("role"), "content": []}
+        frame = view.memo["frame"][message.data.get("role")] = view.count(empty)
+    return max(1, message.tokens - (frame if result.part.block >= 0 else 0))
+
+
+def _replaced(
+    view: View, layer: str, action: Action, result: ResultAt, text: str, reason: str, ref: str
+) -> Edit | None:
     new = view.format.replace_result(view.messages[result.message].data, result.part, text)
     if new is None:
         return None
-    path = target_of(result.call) if result.call else ""
-    edit = view.replace(
+    before, after = source_tokens(view, result), view.count(new)
+    if after >= min(before, result.tokens):
+        return None
+    return Edit(
         layer,
         action,
-        result.span,
-        [new],
+        *result.span,
+        (new,),
         reason=reason,
         ref=ref,
         call_id=result.part.call_id,
         tool=result.tool,
-        path=path,
+        path=target_at(view, result.message, result.place),
+        tokens_before=before,
+        tokens_after=after,
     )
-    return edit if edit.tokens_after < result.tokens else None
 
 
 def clearable(view: View) -> Iterable[ResultAt]:
     """Results that a layer may clear: seen by the model, not cleared yet, not the provider's, not kept by the user."""
     for result in view.results():
         done = result.edit is not None and result.edit.action == "cleared"
-        if result.message < view.first_unseen and not done and not result.part.server and not view.is_kept(result):
+        if result.message < view.first_unseen and not done and not result.part.server and not is_kept(view, result):
             yield result

@@ -30,7 +30,9 @@ def cut_text(view: View, text: str, keep_chars: int) -> tuple[str, str]:
 def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAYER) -> Iterator[Edit]:
     """Previews of results longer than that, biggest first; unseen ones too when they may."""
     for result in sorted(view.results(), key=lambda r: -r.tokens):
-        if len(result.part.text) <= keep_chars + _NOTE_CHARS or (result.message >= view.first_unseen and not unseen):
+        if len(result.part.text) <= keep_chars + _NOTE_CHARS or result.part.server:
+            continue
+        if result.message >= view.first_unseen and not unseen:
             continue
         if result.edit is not None and result.edit.action != "stored":
             continue
@@ -55,15 +57,20 @@ def arguments(view: View, keep_chars: int, *, layer: str = FIXED_LAYER) -> Itera
             continue
         new: dict[int, dict[str, Json]] = {}
         for k, part in enumerate(message.parts):
-            if part.kind == "call" and not part.server and view.edit_of(i, part.block) is None:
-                if (small := _small_arguments(view, part, keep_chars)) is not None:
-                    new[k] = small
+            if part.kind != "call" or part.server or view.edit_of(i, part.block) is not None:
+                continue
+            if (small := _small_arguments(view, part, keep_chars)) is not None:
+                new[k] = small
         if new:
             yield from _with_arguments(view, i, new, layer)
 
 
+_OBJECT_CALLS = frozenset({"tool_use", "function", "function_call"})
+"""Calls whose arguments are an object of the tool's own; a shell's or a computer's action has a fixed form."""
+
+
 def _small_arguments(view: View, part: Part, keep_chars: int) -> dict[str, Json] | None:
-    if part.arguments is not None:
+    if part.arguments is not None and part.type in _OBJECT_CALLS:
         small = _small(view, part.arguments, keep_chars)
         return small if small is not part.arguments else None
     if part.type in ("custom_tool_call", "custom") and len(part.arguments_text) > keep_chars + _NOTE_CHARS:

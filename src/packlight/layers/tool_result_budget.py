@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 from ..types import Edit, Target
 from ..view import ResultAt, View
+from .keep import is_kept
 from .result import previewed
 
 NAME = "tool_result_budget"
+ERROR_LINES = 20
+ERROR_LINE_CHARS = 150
+"""What an error line weighs in a preview, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +28,25 @@ class ToolResultBudget:
     tail_chars: int = 3_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        limit = self.max_result_tokens or min(25_000, max(1_000, target.budget_tokens // 4))
-        shown = min(1.0, limit * 2 / (self.head_chars + self.tail_chars))
-        edits = (
-            previewed(
-                view,
-                NAME,
-                result,
-                f"over the result budget of {limit:,} tokens",
-                head_chars=round(self.head_chars * shown),
-                tail_chars=round(self.tail_chars * shown),
-            )
-            for result in _fresh(view)
-            if result.tokens * view.ratio > limit and not view.is_kept(result)
-        )
+        limit = self.max_result_tokens or min(25_000, max(200, target.budget_tokens // 4))
+        over = (r for r in _fresh(view) if r.tokens * view.ratio > limit and not is_kept(view, r))
+        edits = (self._preview(view, result, limit) for result in over)
         return [e for e in edits if e]
+
+    def _preview(self, view: View, result: ResultAt, limit: int) -> Edit | None:
+        """Beginning, end and error lines, all together about as many tokens as the budget allows."""
+        chars = len(result.part.text) / max(1.0, result.tokens * view.ratio) * limit * 0.8
+        wanted = self.head_chars + self.tail_chars + ERROR_LINES * ERROR_LINE_CHARS
+        share = min(1.0, chars / wanted)
+        return previewed(
+            view,
+            NAME,
+            result,
+            f"over the result budget of {limit:,} tokens",
+            head_chars=round(self.head_chars * share),
+            tail_chars=round(self.tail_chars * share),
+            error_lines=round(ERROR_LINES * share),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +62,7 @@ class ClassicToolResultBudget:
     preview_chars: int = 2_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        fresh = sorted((r for r in _fresh(view) if not view.is_kept(r)), key=lambda r: -len(r.part.text))
+        fresh = sorted((r for r in _fresh(view) if not is_kept(view, r)), key=lambda r: -len(r.part.text))
         total = sum(len(r.part.text) for r in fresh)
         edits: list[Edit] = []
         for result in fresh:

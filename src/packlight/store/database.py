@@ -237,11 +237,10 @@ class Database:
 
     def _version(self, connection: sqlite3.Connection) -> int:
         """The schema's version. Raises `StoreError` when it is none of ours or too new."""
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-        if application != _APPLICATION_ID and (
-            version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        ):
+        version, application, tables = _read_together(
+            connection, "PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master"
+        )
+        if application != _APPLICATION_ID and (version or tables):
             raise StoreError(f"{self.path}: is a database, but no packlight store")
         if version > len(MIGRATIONS):
             raise StoreError(
@@ -279,6 +278,18 @@ class Database:
             raise StoreError(f"{self.folder}: the store is damaged ({error})") from error
         except OSError as error:
             raise StoreError(f"{self.folder}: {error.strerror or error}") from error
+
+
+def _read_together(connection: sqlite3.Connection, *questions: str) -> tuple[int, ...]:
+    """One number each, all from the same moment: another process may be making the store right now."""
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")
+    try:
+        return tuple(connection.execute(question).fetchone()[0] for question in questions)
+    finally:
+        if alone and connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 _WORDS = {

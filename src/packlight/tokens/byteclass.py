@@ -92,11 +92,10 @@ class ByteClassCounter:
         if not text:
             return 0
         data = text.encode("utf-8", "surrogatepass")
-        plain = text.isascii()
         if len(data) <= _CHUNK_BYTES:
-            return max(1, round(_estimate(data, plain, self._weights)))
+            return max(1, round(_estimate(data, self._weights)))
         chunks = (data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES))
-        return max(1, round(sum(_estimate(chunk, plain, self._weights) for chunk in chunks)))
+        return max(1, round(sum(_estimate(chunk, self._weights) for chunk in chunks)))
 
 
 _INDIC = _classes(
@@ -107,7 +106,7 @@ _INDIC = _classes(
 """Behind 0xE0 the second byte tells the script: 0xA4 and 0xA5 are Devanagari, 0xB8 and 0xB9 Thai, and so on."""
 
 
-def _estimate(data: bytes, plain: bool, weights: Weights) -> float:
+def _estimate(data: bytes, weights: Weights) -> float:
     tokens = 0.0
     if len(data) >= RUN_BYTES:
         data, tokens = _without_runs(data, weights)
@@ -116,7 +115,7 @@ def _estimate(data: bytes, plain: bool, weights: Weights) -> float:
     pairs = _lookup(classes | classes >> 4, size, weights.pairs)
     skips = _lookup(classes | classes >> 12, size, weights.skips)
     total = _sum(pairs + skips, size)
-    if not plain:
+    if not data.isascii():
         classes = int.from_bytes(data.translate(_SCRIPTS), "little")
         total += _sum(_lookup(classes | classes >> 4, size, weights.scripts), size)
         total += _exceptions(data, weights)
@@ -125,15 +124,18 @@ def _estimate(data: bytes, plain: bool, weights: Weights) -> float:
 
 def _exceptions(data: bytes, weights: Weights) -> int:
     """What pairs of lead byte classes can't tell: the scripts of India, and single common sequences."""
+    rare = data.translate(None, _ASCII_BYTES)
     total = 0
-    if b"\xe0" in data:
-        classes = int.from_bytes(data.translate(_INDIC), "little")
-        total += _sum(_lookup(classes | classes >> 4, len(data), weights.indic), len(data))
-        total -= INDIC_BIAS * data.count(b"\xe0")
+    if indic := rare.count(b"\xe0"):
+        classes = int.from_bytes(rare.translate(_INDIC), "little")
+        total = _sum(_lookup(classes | classes >> 4, len(rare), weights.indic), len(rare)) - INDIC_BIAS * indic
     for lead, patterns in weights.patterns:
-        if lead in data:
-            total += sum(data.count(pattern) * weight for pattern, weight in patterns)
+        if lead in rare:
+            total += sum(rare.count(pattern) * weight for pattern, weight in patterns)
     return total
+
+
+_ASCII_BYTES = bytes(range(0x80))
 
 
 def _lookup(codes: int, size: int, table: bytes) -> int:

@@ -13,7 +13,7 @@ UNITS = 64
 """Weights are in 1/64 tokens."""
 RUN_UNITS = 256
 """Those of runs in 1/256 tokens."""
-INDIC_BIAS = 0
+INDIC_BIAS = 2 * UNITS
 RUN_BYTES = 32
 """From how many equal bytes on a text is a run."""
 
@@ -29,7 +29,7 @@ class Weights:
     scripts: bytes
     """By class of a byte outside ASCII and of the next."""
     indic: bytes
-    """By the byte behind 0xE0."""
+    """By the byte behind 0xE0: a correction, plus `INDIC_BIAS`."""
     patterns: tuple[tuple[bytes, tuple[tuple[bytes, int], ...]], ...]
     """By lead byte: sequences that weigh more or less than their classes."""
     runs: bytes
@@ -44,149 +44,324 @@ def _table(text: str) -> bytes:
 WEIGHTS: dict[str, Weights] = {
     "claude_old": Weights(
         pairs=_table(
-            '01zAv7$+7J5f2m=3K9?y9tIQ-B^3k!695ty2@(tu9Tg1?1{D?&2o?_x6AcUv84(E$4Gj$t4Gj$q4G#?t6)p}94jUIEA|w$a9U%-G'
-            '5&#wt7$yY(7#Iy493B%D5C9(!7z_gi7#S858yX=f5(f$pC;$dD7&8tOAsQ7N4HFIxA`2NA8Z8bF7ZMZ_B?J!)B^DGfDHstL7!MUC'
-            '4;>E@6Au;<5EKjx5epO$5*H2=8WR>86d4W?5D*U=3=|O!Ar~DO5E&8?4-pO!4G|3vDH$6N6%!W{4hjwu5DyCs6cZT|4i^#<4-ys>'
-            '4JQl^7!(y46D1lL4-*s?'
+            "01zGx6($xE5)c^{3lS0#76uOxB^3n#695w!2o4Pm9Sr~s1{N6*2^0|w91RQ%7!e5$4Gj$t4Gj$q4G|3v6)_GC3mh3EB_$Fh93l)K"
+            "695$t7c2k(78nj89U>7H5db0&83zLg85<cHARHqs5eW+pC;$LL8!!(RAsZAR4HXa#CI}fC9xx9P7!?*3C<zY>C>0YiD;E<W7ZMjU"
+            "5FZj06BHE`5f=>$5(*L$6BG^;92FZH7a<H15)lv}3=tO%A{ZYT5g8N`4H6F$4H63uDjgmV7Z?^04hRkv5DW_p6%-o}4jK~?4-*y^"
+            "3@8f@92OZJ7BU?h4i*+0"
         ),
         skips=_table(
-            '01Xuc5EKv$2?h=c0ssdH00068AQk`#3IGTT5FZ5#69fYT01O2M02BoW2><~D3I+fG2L=ZS1O*5I0|W#F4ITsz2oVq(7Z?W*5)%m$'
-            'Bnt)z5)c3Y6%Y#v83_gu5dszl6#xhU9uo`)4Gstp2mk>G9smmu2Pg*)5DN(u2N44V6%r8>2OkCq1_=cQ3jhTJ9S<2d9tH>%2?h!m'
-            '0T}`Y1q1^L1PTQO1qBuf3JeDT3J?en2oDAh1_=uh1O*5L777&-3K9be2?GTN0}BQP7YYCj3kU=a1r7-i0tf&C3=9to2Mq`X1PTiY'
-            '1QY=T5f2X#3Lgj$1`G-f'
+            "01XlZ5ET#&2?q`c0{{pK000699vc7&3;+xd5Ge%?5CQ-L01yNM02B=e5dZ)I2?hWF2L=cT1O^HK0|EsE4IBgx3lR|*85Ri<5f%y;"
+            "C<h1!6chje84n8y8wmmt5e60p7XS<aAruP+4i5zq1^@sD8~_dy2`UH;4-5$y2oeJX7ZMZ_2O<Uv1`GxX5dZ=NArKrr9s~&>3Iz-z"
+            "0UZek1_c5L0}TZS1qc@l3JnGT3=#(t2pI<s1`7)n1Op8O7Yr2>3ljti2?7QP0}TWQ6$bzg4Gsel1r7-k0R{j94Gawp2oMMb1PKlc"
+            "1QG)T6cG>;4J`^12oMVq"
         ),
         scripts=_table(
-            '1}YN?3kC)T1_lNO1_lNO1|A#>F9HA@BL*!11soX%1`aD790?i;9tIN$1``rW1{y>S2nH+`3KIqf1`!hn1}PX86ekr54jBsu9~ch?'
-            '5d{Sp3I+xS1_lNO1_lNO8Vw2nC<X=w1_lNO1_lNO00JF13kC)T1_lNO1_lNO04f?23<d@U1_lNO1_lNO1r-?p5e5bZ1_lNO1_lNO'
-            '7Z45+5C#SY1_lNO1_lNO6#xPN4+aJX1_lNO1_lNO3IGQr3I+xS1_lNO1_lNO5(g9=6b1$c1_lNO1_lNO91#c&5C#SY1_lNO1_lNO'
-            '2Obd?7zPFg1_lNO1_lNO'
+            "02v$!7X}6f1_lNO1_lNO1|u91Bm@8)AqFl00xcT`1`sbF5DOO@ECv$_1{D%c1{g^Y5Ck$72pk3l1`HMk1~L&9Atx3M78?i#8yXY_"
+            "5C#Pr3<d@U1_lNO1_lNO919HqDFy}x1_lNO1_lNO00t&K1qKEN1_lNO1_lNO04^mK5e5bZ1_lNO1_lNO04oL$9|i^n1_lNO1_lNO"
+            "7!DB;5C#SY1_lNO1_lNO6#xJL5(Wka1_lNO1_lNO1^^E!3kC)T1_lNO1_lNOAp{*569xtb1_lNO1_lNOBNGS>5(Wka1_lNO1_lNO"
+            "2N)I-AO;2o1_lNO1_lNO"
         ),
         indic=_table(
-            '00000000000000000000000000000000000000000000000000000000000000#g700000000000000007(D<000000000000000'
-            '01p5F0000000000000000000000000000000000000RI30000000000000000000000000000000000005kvq000000000000000'
-            '01E&B000000000000000000000000000000000000000000000000000000000sa600000000000000000000000000000000000'
-            '00000000000000000000'
+            "00000000000000000000000000000000000000000BZmM0000000000000000CoTX0000000000000000K)(P000000000000000"
+            "0Dk}g0000000000000000Du4h0000000000000000CWHV0000000000000000CNBU0000000000000000IUE2000000000000000"
+            "0D}Mk0000000000000000C)fZ0000000000000000B-;Q0000000000000000D}Mk0000000000000000Ehqp000000000000000"
+            "0D%Ai000000000000000"
         ),
         patterns=(
-            (b'\xe2', ((b'\xe2\x80\x8d', 16), (b'\xe2\x94\x80', -22), (b'\xe2\x95\x90', -36), (b'\xe2\x96\x88', -20),)),
-            (b'\xef', ((b'\xef\xb8\x8f', 30),)),
-            (b'\xf0', ((b'\xf0\x9f\x98', 1), (b'\xf0\x9f\x87', 9), (b'\xf0\x9f\x8f', 9),)),
-            (b'\xe1', ((b'\xe1\xba', 4), (b'\xe1\xbb', 1), (b'\xe1\x83', -32), (b'\xe1\x9e', 11), (b'\xe1\x80', -18), (b'\xe1\x88', 24), (b'\xe1\x89', 9), (b'\xe1\x8a', 24),)),
+            (
+                b"\xe2",
+                (
+                    (b"\xe2\x80\x8d", 18),
+                    (b"\xe2\x94\x80", -22),
+                    (b"\xe2\x95\x90", -39),
+                    (b"\xe2\x96\x88", -21),
+                    (b"\xe2\x9c\x85", 48),
+                    (b"\xe2\x9d\x8c", 29),
+                    (b"\xe2\x9a\xa0", 30),
+                    (b"\xe2\x80\xa2", 8),
+                    (b"\xe2\x9c", 47),
+                ),
+            ),
+            (b"\xef", ((b"\xef\xb8\x8f", 36),)),
+            (
+                b"\xf0",
+                (
+                    (b"\xf0\x9f\x98", -5),
+                    (b"\xf0\x9f\x87", 10),
+                    (b"\xf0\x9f\x8f", 12),
+                ),
+            ),
+            (
+                b"\xe1",
+                (
+                    (b"\xe1\xba", 2),
+                    (b"\xe1\xbb", -1),
+                    (b"\xe1\x83", -35),
+                    (b"\xe1\x9e", 10),
+                    (b"\xe1\x80", -22),
+                    (b"\xe1\x88", 28),
+                    (b"\xe1\x89", 11),
+                    (b"\xe1\x8a", 21),
+                ),
+            ),
+            (b"\xd2", ((b"\xd2", 84),)),
+            (b"\xd3", ((b"\xd3", 46),)),
+            (
+                b"\xd1",
+                (
+                    (b"\xd1\x94", -3),
+                    (b"\xd1\x96", 16),
+                    (b"\xd1\x97", -3),
+                    (b"\xd1\x98", -10),
+                    (b"\xd1\x9e", 25),
+                ),
+            ),
         ),
         runs=_table(
-            '5C8xG0000001yHI00000000000000000000000005LQ40fFOWCfItORfCK^rRaI40RaI40RaHPhRRll~fK`BifPf%?fPnvifPjF2'
-            'fPjF2fdBvhAV7eCfPf$bKvjT%fPf%?fPnvifPjF2fPjF2fdBvhAV7eCK!6Yc'
+            "5C8xG0000001yHI00000000000000000000000005LQ40fFOWCfItORfCK^rRaI40RaI40RaHPhRRll~fK`BifPf%?fPnvifPjF2"
+            "fPjF2fdBvhAV7eCfPf$bKvjT%fPf%?fPnvifPjF2fPjF2fdBvhAV7eCK!6Yc"
         ),
         run_start=384,
     ),
     "claude": Weights(
         pairs=_table(
-            '0TCSy6(1KB5fBy{3=j<t8wC&!B?<ro7zG#_3>Xd(8Wjx<2^$j;3=|Fy6AcUv7!V5%4Gj$s4Gj$q4Gj$r6(<f25*`#L9w87Q9VHMO'
-            '5dakr8Y~wEBrOaV8Ws{05C9zy6c!E=8XyxE8y6)f4+swrD**>Q7%dSLAQclD4IK>)8x$QL7$Xl577`T_C>Re7A{G}YASe_Z85I>J'
-            '5F-x{6Ac*<5E2Xy5)T&;5F8H^8xt2C6B-T{5D*X?4HOa$AsHGN5f&2?5)cm&4G<3wDiazG5*HQ~4h;?y4-*Ux78Dy35El~=4-z30'
-            '4=4@}6%rK}6C@iM4-*s{'
+            "0TLYz6df885fK?13=R$s6$K0rB?<%p7zrC33lk0v8Vvvp3LX>@4H6Lz84V2$7!V2$4Gj$s4Gj$q4Gj$r7Ag)65FZsJAt4eZ9VHGR"
+            "5&#wt8Z{9DBQFdZ8W<225da_$6%z{@93d7PAQ>hu4-5|uD*ymc8Z8nRAr=%L4I&N=9uXQK8YK`C7Zn#3DIpIHB@`AaAtx3j7a12c"
+            "5GNB46A&5`5f%*(5)Ky<5E>B@9u*oL79$QA5)u(24H6X%A{rYR5*HN{5D^d)3=#_tDit0L6de^44-5_#4-*Rv7!(^45E>K^5ECL6"
+            "4l4`|85I~D7BU|l4;B_7"
         ),
         skips=_table(
-            '01Fia4;T*%2nY=h1ONjD000IBB@qA!2>=BU4;cv!5eEYU01gEQ0TBfU3IPHH3IzZF1_cHO0|N#F0|W#G3?2jv1r!b(6Br5)6BP>)'
-            '9|#2p5)%Lb85Ir)7zhgu4geJf4FCfL9~ch`4Gazu2>=HNAPEx~3nvE+6AcLx2N4AX5fu~_3K|9p1_=ZQ5ds4P8xa{W85;{02n`7r'
-            '0uuuT2LuNR1PTcU1qB%k2@(eZ3lR$s2N4Dk2L}of1qTTP7Yh{=2oD4b3IYWO0|^NQ83zCj3kw4d1`G)g0}BBI4Gt0z2M!7a1PBoc'
-            '1Qi4X5DpR#3LOXz1`G)h'
+            "01OfX4jd2-2nh}m1ONjF00099BNG4#3IGTb4;~2+5C#AO01^fT0TB%e4*&rI3IzZF1_cKP1Ox{I0|NyG4jlvw2NMq&6&DH;5*Q2?"
+            "A_E8p6Bz&i8x;--8V3jt4FnYi4gduMAs7z{4hs$x2mk{I9tId34J!%`6A=m*2NDGY6BHE~3>yav2Mh%Y7XSeR9TFTk85s;A2@DJ+"
+            "0u~De2m}ZU1PurX1_l}q3K9wd3=|9#2pb0x2nPxl1qKWR7!4H_2oMAd3IhfR0|^EO76kwg4iEzn1r7-j0tx^E4-F9!2oMVf1PK%i"
+            "1r`Pb6c7{>4J`{12oMSt"
         ),
         scripts=_table(
-            '1}Yl}2?hoR1_lNO1_lNO1|1s;E(rh`BnB)11sfLz1`jG68w?l`9R?E$1{4xY1{y>T2L&t|3ljzg1`!el1}PX76CoB04H^pu9~ch?'
-            '69xtu2?hoR1_lNO1_lNO84U{nCk6%v1_lNO1_lNO00JO23kC)T1_lNO1_lNO04f?23kC)T1_lNO1_lNO1r-?p5C#SY1_lNO1_lNO'
-            '7!VB+5e5bZ1_lNO1_lNO761VN4+aJX1_lNO1_lNO3IGTr3I+xS1_lNO1_lNO5C|0>6b1$c1_lNO1_lNO8xaT$5C#SY1_lNO1_lNO'
-            '2p$m@7X}6f1_lNO1_lNO'
+            "02(6*5(Wka1_lNO1_lNO1|u90BMSf;AqFl00xTK^1`sYE5Dyh5D+Ut^1{M)d1{g^Z4+1h92pk3l1`QPk1~C#9BO@0J6&nc#92gV^"
+            "5(fnw3I+xS1_lNO1_lNO8w(8pDFy}x1_lNO1_lNO00k>P2nGfQ1_lNO1_lNO04*dH5C#SY1_lNO1_lNO04xO$9|i^n1_lNO1_lNO"
+            "7!45+5e5bZ1_lNO1_lNO6#xJL5(Wka1_lNO1_lNO1^^H!3I+xS1_lNO1_lNOAOjs45(Wka1_lNO1_lNOArlA<5(Wka1_lNO1_lNO"
+            "2N)I-AO;2o1_lNO1_lNO"
         ),
         indic=_table(
-            '00000000000000000000000000000000000000000000000000000000000000sa600000000000000007w7;000000000000000'
-            '01p5F0000000000000000000000000000000000000RI30000000000000000000000000000000000005kvq000000000000000'
-            '015yA000000000000000000000000000000000000000000000000000000000jU500000000000000000000000000000000000'
-            '00000000000000000000'
+            "00000000000000000000000000000000000000000BZmM0000000000000000CoTX0000000000000000K)(P000000000000000"
+            "0Dk}g0000000000000000Du4h0000000000000000CWHV0000000000000000CE5T0000000000000000IUE2000000000000000"
+            "0D=Gj0000000000000000C)fZ0000000000000000B-;Q0000000000000000D}Mk0000000000000000Eqwq000000000000000"
+            "0D%Ai000000000000000"
         ),
         patterns=(
-            (b'\xe2', ((b'\xe2\x80\x8d', 16), (b'\xe2\x94\x80', -22), (b'\xe2\x95\x90', -36), (b'\xe2\x96\x88', -20),)),
-            (b'\xef', ((b'\xef\xb8\x8f', 30),)),
-            (b'\xf0', ((b'\xf0\x9f\x98', 1), (b'\xf0\x9f\x87', 9), (b'\xf0\x9f\x8f', 9),)),
-            (b'\xe1', ((b'\xe1\xba', 4), (b'\xe1\xbb', 1), (b'\xe1\x83', -32), (b'\xe1\x9e', 11), (b'\xe1\x80', -17), (b'\xe1\x88', 25), (b'\xe1\x89', 9), (b'\xe1\x8a', 24),)),
+            (
+                b"\xe2",
+                (
+                    (b"\xe2\x80\x8d", 18),
+                    (b"\xe2\x94\x80", -22),
+                    (b"\xe2\x95\x90", -39),
+                    (b"\xe2\x96\x88", -21),
+                    (b"\xe2\x9c\x85", 48),
+                    (b"\xe2\x9d\x8c", 30),
+                    (b"\xe2\x9a\xa0", 31),
+                    (b"\xe2\x80\xa2", 8),
+                    (b"\xe2\x9c", 45),
+                ),
+            ),
+            (b"\xef", ((b"\xef\xb8\x8f", 36),)),
+            (
+                b"\xf0",
+                (
+                    (b"\xf0\x9f\x98", -5),
+                    (b"\xf0\x9f\x87", 10),
+                    (b"\xf0\x9f\x8f", 12),
+                ),
+            ),
+            (
+                b"\xe1",
+                (
+                    (b"\xe1\xba", 3),
+                    (b"\xe1\xbb", -1),
+                    (b"\xe1\x83", -35),
+                    (b"\xe1\x9e", 10),
+                    (b"\xe1\x80", -21),
+                    (b"\xe1\x88", 28),
+                    (b"\xe1\x89", 11),
+                    (b"\xe1\x8a", 20),
+                ),
+            ),
+            (b"\xd2", ((b"\xd2", 78),)),
+            (b"\xd3", ((b"\xd3", 44),)),
+            (
+                b"\xd1",
+                (
+                    (b"\xd1\x94", -3),
+                    (b"\xd1\x96", 2),
+                    (b"\xd1\x97", -2),
+                    (b"\xd1\x98", -12),
+                    (b"\xd1\x9e", 20),
+                ),
+            ),
         ),
         runs=_table(
-            '5C8xG0000001yZO00000000000000000000000005dVM>|NsAhfPfW%|0@tcRaI40RaI40RaJoh{}BH`|NsC0|NsC0|NsC0|NsC0'
-            '|NsC0|NsC0|NsC0|Ns9WK>z=Mfd7Di|NsC0fdBu1fdBu1fdBvh|NsC0fdBsh'
+            "5C8xG0000001yZO00000000000000000000000005dVM>|NsAhfPfW%|0@tcRaI40RaI40RaJoh{}BH`|NsC0|NsC0|NsC0|NsC0"
+            "|NsC0|NsC0|NsC0|Ns9WK>z=Mfd7Di|NsC0fdBu1fdBu1fdBvh|NsC0fdBsh"
         ),
         run_start=384,
     ),
     "gpt": Weights(
         pairs=_table(
-            '1`Hz&7c3bT4-ydz000LC5C#Aa8WsQw6af+!2onSn6aWnk4G$Is4-yX%77h&!7!(W;4Gs+y4Gj$r4G;|u6fX@83>g(393Bue9wiSN'
-            '6#xkj7aa)z8wL*)7!?i@69g3w7z70e6%-c-5fvF97X}CpG5`rD5hfE57ZDH|4hazrAr2Z58Y&GD6A%&-B>@l$CJ+!KB@q!71r8M>'
-            '5f%;-5)c{>5Elyz5(pCz4ipn284(Q=5*QB<5)cj)4I32>Aq^G}3kDJs5D^Oz3=RMfCK(V95Ec{@4F(Pr1qurc6b=#)3l<L)4HOd*'
-            '2M!Ys7!np35+oQH5)}~^'
+            "0uLz-6D=JX4-*m#000RD4h8@a8x{Zy6$ca<2@eDf761SZ3l10n5)cm)Ar1}=7!?W;4Gs+z4Gj$r4G|3u6fz482^tn1A081l9wiVR"
+            "6#xJa7aj)y83GU%85a%{6aX0x761kX6&4u~7Zn#D7YGXtGXMrH5hN256%Z004g(YoBo7!9A1)0M6A}{?C<YG-DG(4OCleDI1QHf6"
+            "5fu>>6BQE?5g7~$5(pL&4-^<88xRo>6dVo@6cG;?4IUQ_BMcc33kMSs4H66!3=RMfC>je65gZZ_4g(Go0}Bfa6bus&3K<g>4i^#<"
+            "1r`qt9TXZI6)qJQ5Ec&_"
         ),
         skips=_table(
-            '0ssgD5Ec;!2nh%U000002LJ#C8Wjc;3;+iS5EKLj0{{aA0TTcK00RRK4gdfO3I_uK3kL`c1O*5H0|NyF3nc&?3JnVw5)%g(5ETdz'
-            '9ts8p5D5SP3<?ec3<UrR5e*Rr7XSqU83qXj2Mz`Z1^@sD9{>Od1{w+!3Izoc2oVVc5D5no2^t0l1O^2O0RR948w(L58V3#%00svb'
-            '0TlrT1qK8Q0}KEJ1qT)e3I!1W2@e1Z2Mz=b2nGue1P2fV7XS(i2ml2M2nGTM0|)>H6a)Ya3JC=a2L}cY00sa83kVAU1q=rV0|^HR'
-            '01yBK4-XCy2^<Lv2L}lZ'
+            "1_KZS3=|a$2nz@V000000{{R978n2+69Nbb5g-N&1ONa81RMYW0SN{b7XSeR3kU!J3kL}e1O^EJ0|EsE3?l*^4GInx6c7j+4;Ba#"
+            "9|#2m5)A<W2?q`X4FLcP5)cyx761nX8wCgh2@wPf1ONaB9smOh1se+!2m=Ha2^I+i5ex_l2_6Or1qlTS1OWpCAPEyH8v+d(00Rjj"
+            "02cxW1_%ZW0u2KN1`8Dg2nQDc3l0Je2o?hh2L}ug1PBoX83G9m2>=BN2nPZO0|)>J5&!@V3Jn7e2nPre00sa83=9YX1`Y@Z0tpBR"
+            "015yE5f2U%3nvN;2nz}j"
         ),
         scripts=_table(
-            '1{D(k4F(1V1_lNO1_lNO1{4zs9}xin5(Ym25f%{#1_U4sF$oVNECvJ?1_%&51_mtz02CSx0RaXD1`ZDg1|t|101yfj000067#t4<'
-            '5eEYz2?hoR1_lNO1_lNO4FnMY9tH*m1_lNO1_lNO000~z3kC)T1_lNO1_lNO01PKA00ssI1_lNO1_lNO01Qw70R{#J1_lNO1_lNO'
-            '4-o(p5e5bZ1_lNO1_lNO4+#JO3I+xS1_lNO1_lNO4HW?v1O^5M1_lNO1_lNOF#rx50tN;K1_lNO1_lNO4GRts5C#SY1_lNO1_lNO'
-            '1`rew8wLgj1_lNO1_lNO'
+            "000>P1qKEN1_lNO1_lNO1|=XC02crN6$U^64kj4}1_UG%00;>xJO%<51^^931_T=k9}pY}000I81`iho1{)3v9TEr+01f~K6&3~t"
+            "4hH}z3I+xS1_lNO1_lNO7yu6dBL)Tr1_lNO1_lNO000{=4h9AW1_lNO1_lNO00lHE3kC)T1_lNO1_lNO04N;_7X}6f1_lNO1_lNO"
+            "3=aSk4h9AW1_lNO1_lNO7X$zR1_lNO1_lNO1_lNO0|@{l2?hoR1_lNO1_lNOIS(WR00ssI1_lNO1_lNO0T~S%3kC)T1_lNO1_lNO"
+            "1^^)pECvP!1_lNO1_lNO"
         ),
         indic=_table(
-            '000000000000000000000000000000000000000000RI300000000000000000RI300000000000000001p5F000000000000000'
-            '00#g7000000000000000000000000000000000000000000000000000000000jU500000000000000000RI3000000000000000'
-            '0000000000000000000000RI300000000000000000000000000000000000051Rl00000000000000000000000000000000000'
-            '00000000000000000000'
+            "00000000000000000000000000000000000000000C@la0000000000000000DAxc0000000000000000E++s000000000000000"
+            "0Db@f0000000000000000Du4h0000000000000000C)fZ0000000000000000B!&P0000000000000000BZmM000000000000000"
+            "0B8UJ0000000000000000C@la0000000000000000A&CG0000000000000000JH!A0000000000000000I>i7000000000000000"
+            "0E7Sl000000000000000"
         ),
         patterns=(
-            (b'\xe2', ((b'\xe2\x80\x8d', -12), (b'\xe2\x94\x80', -46), (b'\xe2\x95\x90', -46), (b'\xe2\x96\x88', -33),)),
-            (b'\xef', ((b'\xef\xb8\x8f', 22),)),
-            (b'\xf0', ((b'\xf0\x9f\x98', -4), (b'\xf0\x9f\x87', 3), (b'\xf0\x9f\x8f', 7),)),
-            (b'\xe1', ((b'\xe1\xba', -10), (b'\xe1\xbb', -14), (b'\xe1\x83', -47), (b'\xe1\x9e', -2), (b'\xe1\x80', -58), (b'\xe1\x88', 50), (b'\xe1\x89', 21), (b'\xe1\x8a', 36),)),
+            (
+                b"\xe2",
+                (
+                    (b"\xe2\x80\x8d", 1),
+                    (b"\xe2\x94\x80", -54),
+                    (b"\xe2\x95\x90", -49),
+                    (b"\xe2\x96\x88", -40),
+                    (b"\xe2\x9c\x85", -5),
+                    (b"\xe2\x9d\x8c", 33),
+                    (b"\xe2\x9a\xa0", 35),
+                    (b"\xe2\x80\xa2", 26),
+                    (b"\xe2\x9c", -7),
+                ),
+            ),
+            (b"\xef", ((b"\xef\xb8\x8f", 29),)),
+            (
+                b"\xf0",
+                (
+                    (b"\xf0\x9f\x98", -12),
+                    (b"\xf0\x9f\x87", -3),
+                    (b"\xf0\x9f\x8f", 6),
+                ),
+            ),
+            (
+                b"\xe1",
+                (
+                    (b"\xe1\xba", -14),
+                    (b"\xe1\xbb", -19),
+                    (b"\xe1\x83", -49),
+                    (b"\xe1\x9e", -3),
+                    (b"\xe1\x80", -58),
+                    (b"\xe1\x88", 50),
+                    (b"\xe1\x89", 22),
+                    (b"\xe1\x8a", 34),
+                ),
+            ),
+            (b"\xd2", ((b"\xd2", 8),)),
+            (b"\xd3", ((b"\xd3", 30),)),
+            (
+                b"\xd1",
+                (
+                    (b"\xd1\x96", 22),
+                    (b"\xd1\x97", -1),
+                    (b"\xd1\x98", 24),
+                    (b"\xd1\x9e", 25),
+                ),
+            ),
         ),
         runs=_table(
-            'fdBvh|NsC0{}2%W|A7Dh|NsC0|NsC0|NsC0|NsC00uVq1KnQ?9KtKctKm-H?RaI40RaI40RaFoWAOs*FARs_MfIuLCfIxtNKtO;%'
-            'fPjF2fPjF25I}%{K!6|wfFM9XKtLdXKtO;%AV7d1fPg?ifPg@NAV7eCK!6DU'
+            "fdBvh|NsC0{}2%W|A7Dh|NsC0|NsC0|NsC0|NsC00uVq1KnQ?9KtKctKm-H?RaI40RaI40RaFoWAOs*FARs_MfIuLCfIxtNKtO;%"
+            "fPjF2fPjF25I}%{K!6|wfFM9XKtLdXKtO;%AV7d1fPg?ifPg@NAV7eCK!6DU"
         ),
         run_start=384,
     ),
     "other": Weights(
         pairs=_table(
-            '1`Zw#6($!F5fBy^3J?$w9tIZ<9u)=v5&#nz2@MSp8W;@>2ox9)3Kb6x5e*Ct925!;3=Itv4Gawp4G#?s6Dtl4BpMbY9wZMZ7$XcC'
-            '695(v7$gM%9T*QB8yyoA5da<#7YYLh78({485$xd5CsbmFaQKL7%vPGA{i4L4HOU!9t|5A7%L7C77`N@B>@f$DHIbeClwMH7Y`LB'
-            '5FZZ{5)c;=5EKpz6A2Lz5*ZE}784g56d4T=5f2U<3l$Fy9~T%H5f&2?4-gIz4G;+qCmb9Q6%!N@4hans5f2Ou6cZT@4i^#;4-XX-'
-            '4kQf@7ZVj16D1lL4-*s>'
+            "0uLPx5hWQB5)c{~3k(tw69pI#9Tf%u5&#n!2nY@h84&;s2NfC*3ltCw77Yvy8x;x=3=Rzx4Gj$r4G|3u6D<x5AsQAUAS4kf7bFZG"
+            "6aW+u7b^e&92XEE9U&1G5db3(7z6?c79AQG8yh1j5C{zpF#rHW8Z8YJA{!JS4HXg%AqpE98ZHhJ7Znv1Ck71*E)fwfDH9YQ7ZMmU"
+            "5g`y35)~8^5f~2(6bKLz6Bi5`7!@2E7a<D~6A%y}3lkCzAs8AM5*8H_3la_z4G;tmC?6mY7aJ4~4+RYr5e^Fs6crl^4jL2@4-ga<"
+            "4<-r@8x<HF7BU+e4;B;}"
         ),
         skips=_table(
-            '0u2=e5)uv#2m=lX0ssaH000678WaEu3;+oX4j=~$2?YZK01OEQ01pEO2LJ&B3kLuI2?huW1Oy2I0|NyF3mX9x9}o-|6B!2(4;Tm$'
-            'B@G7&5fK0Y6%Gjp7YYOp5Cs(n4*&-O92E@*3=Rko2LJ*IA^-^t2qy>-4+#bm1`GuR5)%*+3LOOq1_}fR3IG5DAr2cg8VL#(2?z-n'
-            '0v!Pc0|o;K1PTTQ1p*if3l0VV2oeVn2M+`d2nq`k1O*2K6bTj)2oMAb2m=KL0}B8J843dm3kU=b1PTWa0|)>D3JMPk2Mq`X1O*BS'
-            '1``1U4-O6w2_6X#1`7%e'
+            "1`ikn5fl&(2m%fW0{{pL0003778?Kx4FC-g4lD-^1^@s801yQO01OBP3jhEB3kU!J2?q%Z1O*EK0|EsE4H*CxArK4{6%_~*4;u*<"
+            "DGCS(5)}Xd7z_vq8VUdp5eXIt4*&}R9~KP-4Gshn1^@sEA^;8$2`LE=4+{tv2Mq-T6ciE>3m^sx2Mq)Y5&!@MCl4Py8wd;`3J41$"
+            "0U`wl1O@^J1PurW1p^ri3lRbU3KRwu2pR<q2n-7q1Of>J6$=#+2@wPe2?GWP0}TKM7zYFm4Gsbl0}2Qd0S5sB3kwYm2oMMb1qBQW"
+            "2ND1T6A%v*4J`{22oDPp"
         ),
         scripts=_table(
-            '1}GT-69xtb1_lNO1_lNO1~4TKG6Vw)AqG_d2pJUy1`sPB9t#dABL*1`1`rZT1|K~W02E^o5*r2v1{4tn1}z*CCm|gV2_Xpv7#I!)'
-            '5(Ne#3I+xS1_lNO1_lNO859FLECvP!1_lNO1_lNO001v75(Wka1_lNO1_lNO04E(F2nGfQ1_lNO1_lNO6%8c-A_fKq1_lNO1_lNO'
-            '9~m4Q6$S<d1_lNO1_lNO3kCoH4h9AW1_lNO1_lNO2L}Wj1_lNO1_lNO1_lNO4g(Y;6b1$c1_lNO1_lNO77+#x5e5bZ1_lNO1_lNO'
-            '2p$m?7X}6f1_lNO1_lNO'
+            "02L$vB?blt1_lNO1_lNO1~)AZCkFr!9|l(d2QC)|1`sSL3=IuBH3k_F1`ZTY1{pma6cBO?3@Zi&1{f3u1~wNMCm|UV4>Sh`6%-N%"
+            "4F&}$3kC)T1_lNO1_lNO5EcnLG6n_)1_lNO1_lNO00=ia0tN;K1_lNO1_lNO04XXZ4F(1V1_lNO1_lNO5Em8_AqEBp1_lNO1_lNO"
+            "9~d1Q6b1$c1_lNO1_lNO4FCWD5C#SY1_lNO1_lNO00RXf2L=WP1_lNO1_lNO844j65e5bZ1_lNO1_lNO850H&6b1$c1_lNO1_lNO"
+            "2N@R;AO;2o1_lNO1_lNO"
         ),
         indic=_table(
-            '00000000000000000000000000000000000000000000000000000000000001E&B00000000000000005|{u000000000000000'
-            '04@Lk0000000000000000000000000000000000002BZK00000000000000002%-Q00000000000000003iSX000000000000000'
-            '01yBG00000000000000002KfL0000000000000000000000000000000000002u%P00000000000000000000000000000000000'
-            '00000000000000000000'
+            "00000000000000000000000000000000000000000A~OI0000000000000000CfNW0000000000000000IUE2000000000000000"
+            "0Ga>*0000000000000000Du4h0000000000000000D%Ai0000000000000000Ez$r0000000000000000FeLy000000000000000"
+            "0D%Ai0000000000000000FD3v000000000000000096100000000000000000F(d#0000000000000000GR*)000000000000000"
+            "0D=Gj000000000000000"
         ),
         patterns=(
-            (b'\xe2', ((b'\xe2\x80\x8d', 17), (b'\xe2\x94\x80', -42), (b'\xe2\x95\x90', -22), (b'\xe2\x96\x88', -40),)),
-            (b'\xef', ((b'\xef\xb8\x8f', 27),)),
-            (b'\xf0', ((b'\xf0\x9f\x98', 1), (b'\xf0\x9f\x87', 10), (b'\xf0\x9f\x8f', 9),)),
-            (b'\xe1', ((b'\xe1\xba', 3), (b'\xe1\xbb', -1), (b'\xe1\x83', -8), (b'\xe1\x9e', 16), (b'\xe1\x80', -17), (b'\xe1\x88', 32), (b'\xe1\x89', 13), (b'\xe1\x8a', 28),)),
+            (
+                b"\xe2",
+                (
+                    (b"\xe2\x80\x8d", 20),
+                    (b"\xe2\x94\x80", -45),
+                    (b"\xe2\x95\x90", -24),
+                    (b"\xe2\x96\x88", -44),
+                    (b"\xe2\x9c\x85", 42),
+                    (b"\xe2\x9d\x8c", 28),
+                    (b"\xe2\x9a\xa0", 29),
+                    (b"\xe2\x80\xa2", 33),
+                    (b"\xe2\x9c", 41),
+                ),
+            ),
+            (b"\xef", ((b"\xef\xb8\x8f", 35),)),
+            (
+                b"\xf0",
+                (
+                    (b"\xf0\x9f\x98", -5),
+                    (b"\xf0\x9f\x87", 11),
+                    (b"\xf0\x9f\x8f", 12),
+                ),
+            ),
+            (
+                b"\xe1",
+                (
+                    (b"\xe1\xba", 1),
+                    (b"\xe1\xbb", -1),
+                    (b"\xe1\x83", -8),
+                    (b"\xe1\x9e", 15),
+                    (b"\xe1\x80", -21),
+                    (b"\xe1\x88", 33),
+                    (b"\xe1\x89", 13),
+                    (b"\xe1\x8a", 28),
+                ),
+            ),
+            (b"\xd2", ((b"\xd2", 67),)),
+            (b"\xd3", ((b"\xd3", 35),)),
+            (
+                b"\xd1",
+                (
+                    (b"\xd1\x94", -1),
+                    (b"\xd1\x96", 54),
+                    (b"\xd1\x97", -1),
+                    (b"\xd1\x98", 16),
+                    (b"\xd1\x9e", 23),
+                ),
+            ),
         ),
         runs=_table(
-            '|NsC0|NsC0{}2%W|NsC0|NsC0|NsC0|NsC0|NsC05LSQ$fFOW?fItORfCK~t|NsC0|NsC0|NlThRRlmlfK`BifPf%?fPnvifPjF2'
-            'fPjF2fdBvhAV7eCfPg>*fK`BifPf%?fPnvifPjF2fPjF2fdBvhAV7eCK!6bc'
+            "|NsC0|NsC0{}2%W|NsC0|NsC0|NsC0|NsC0|NsC05LSQ$fFOW?fItORfCK~t|NsC0|NsC0|NlThRRlmlfK`BifPf%?fPnvifPjF2"
+            "fPjF2fdBvhAV7eCfPg>*fK`BifPf%?fPnvifPjF2fPjF2fdBvhAV7eCK!6bc"
         ),
         run_start=384,
     ),
