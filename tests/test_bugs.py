@@ -463,6 +463,8 @@ SCRIPTS = {
     "hi": "सत्र को संपीड़ित करते समय उपयोगकर्ता के शब्द यथावत रहने चाहिए। " * 40,
     "th": "เมื่อบีบอัดเซสชันต้องเก็บคำพูดของผู้ใช้ไว้ตามเดิม" * 40,
 }
+O200K = {"zh": 880, "ja": 1080, "ko": 641, "ru": 601, "ar": 522, "hi": 761, "th": 920}
+"""Exact counts of those texts (o200k_base, by toktok-rs)."""
 
 
 def _tokens_of(text, wire="chat"):
@@ -472,7 +474,7 @@ def _tokens_of(text, wire="chat"):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_b51_scripts_are_not_chars_by_four(script):
-    assert _tokens_of(SCRIPTS[script]) >= 1.15 * len(SCRIPTS[script]) / 4
+    assert 0.85 * O200K[script] <= _tokens_of(SCRIPTS[script]) <= 1.35 * O200K[script]
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -438,7 +438,7 @@ def test_no_error_is_a_traceback(error, run, monkeypatch):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("packlight.cli.commands.load", fail)
+    monkeypatch.setattr("packlight.cli.check.load", fail)
     code, out, errors = run("check", "x.json")
     assert (code, out) == (2, "") and one_line(errors)
 

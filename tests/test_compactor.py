@@ -6,6 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import random
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -406,7 +407,16 @@ def test_threads_share_one_compactor(wire):
         assert [len(d) for d in run(alone, name)] == [len(d) for d in together[name]]
 
 
-def test_threads_share_one_conversation():
+@pytest.fixture
+def impatient():
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_share_one_conversation(impatient):
     """The same message objects, at different lengths, at once: each gets back what it gave."""
     made, whole = compactor("chat", window_tokens=10**7), talk("chat", 200)
     lengths = [1 + 2 * random.Random(n).randrange(1, 200) for n in range(400)]
@@ -414,10 +424,10 @@ def test_threads_share_one_conversation():
     def run(length):
         given = body(whole[:length], "chat")
         c = made.fit(given)
-        return len(c.messages) == length and c.request is given and len(c.restore()["messages"]) == length
+        return len(c.messages) - length
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(run, lengths))
+        assert set(pool.map(run, lengths)) == {0}
 
 
 def test_threads_agree_on_one_batch():

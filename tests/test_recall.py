@@ -145,7 +145,8 @@ def test_limit_holds():
 
 
 def test_store_that_can_not_be_read_raises(tmp_path):
-    compacted("chat", tmp_path / "s")
+    made, _ = compacted("chat", tmp_path / "s")
+    made.store.close()
     (tmp_path / "s" / "store.db").write_bytes(b"rubbish" * 1_000)
     with pytest.raises(packlight.StoreError) as raised:
         packlight.recall(tmp_path / "s", "value")

@@ -122,6 +122,21 @@ def test_error_corrects_a_window_too_large():
     assert made.fit(copied(given)).report.budget_tokens < 20_000
 
 
+@pytest.mark.parametrize("told", ["recover", "usage"])
+def test_older_result_is_not_touched_by_newer_fit(told):
+    """Two calls in flight on one history: what comes back for the first concerns the first."""
+    made, whole = compactor("chat", window_tokens=10**6), talk("chat", 40)
+    first = made.fit(body(whole[:41], "chat", tools=[{"type": "function", "function": {"name": "Read"}}]))
+    second = made.fit(body(whole, "chat", tools=first.request["tools"]))
+    if told == "recover":
+        rescued = made.recover(first, too_long(20_000, 15_000))
+        assert rescued.messages[-1] is whole[40] and "file_30" not in seen(rescued)
+    else:
+        made.record_usage(first, {"prompt_tokens": 3 * first.report.tokens_before})
+        weighed = made.fit(second.request).report.tokens_before
+        assert weighed == pytest.approx(3 * second.report.tokens_before, rel=0.05)
+
+
 @every_wire
 def test_arecover_is_recover(wire):
     made, twin = (packlight.Compactor(window_tokens=10**6) for _ in range(2))

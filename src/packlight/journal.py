@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from .errors import StoreError
-from .formats import encode_as_is
+from .formats import encode_as_is, plain
 from .laws import rendered_messages
 from .store import BatchRow, Document, Store
 from .types import Edit, Format, Json, Message
-from .view import View, merge
+from .view import View, marked_as, merge
 
 VERSION = 1
 """Of what a batch holds. A batch of a newer version is applied all the same: its edits are literal JSON."""
@@ -57,6 +57,18 @@ class Batch:
     """The request it was made for held the parent's result, written back by the caller."""
     as_text: bool = False
     """The request it was made for had a plain text where others have a list (`input` of Responses)."""
+
+
+def _by_message(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
+    """Message-span edits alone, block-span edits together with the others of their message."""
+    group: list[Edit] = []
+    for edit in edits:
+        if group and not (len(edit.start) == len(group[-1].start) == 2 and edit.start[0] == group[-1].start[0]):
+            yield group
+            group = []
+        group.append(edit)
+    if group:
+        yield group
 
 
 def chain_start(fmt: Format, owner: str) -> bytes:
@@ -113,29 +125,26 @@ class Journal:
         row = max(rows, key=lambda r: place[r.result])
         return self._read(row), place[row.result]
 
-    def source(self, batch: Batch, items: Sequence[Any]) -> list[Any]:
+    def source(self, batch: Batch, items: Sequence[Any], fmt: Format | None = None) -> list[Any]:
         """The conversation that a written-back list came from: originals in place of the edits, all else as given.
 
-        Raises StoreError when an original can't be read.
+        The originals carry the cache marks that they were stored with; with `fmt`, those of the list as it is given
+        now, so that what is made of them never has more. Raises StoreError when an original can't be read.
         """
         out: list[Any] = []
         read = at = 0
-        i = 0
-        while i < len(batch.edits):
-            edit = batch.edits[i]
-            out.extend(items[at : at + edit.start[0] - read])
-            at += edit.start[0] - read
-            if len(edit.start) == 1:
-                out.extend(self._original(batch, n) for n in range(edit.start[0], edit.end[0]))
-                at += len(edit.replacement)
-                read = edit.end[0]
-                i += 1
-                continue
-            while i < len(batch.edits) and batch.edits[i].start[0] == edit.start[0] and len(batch.edits[i].start) == 2:
-                i += 1
-            out.append(self._original(batch, edit.start[0]))
-            at += 1
-            read = edit.start[0] + 1
+        for inside in _by_message(batch.edits):
+            start, end = inside[0].start, inside[-1].end
+            out.extend(items[at : at + start[0] - read])
+            at += start[0] - read
+            last = end[0] if len(start) == 1 else start[0] + 1
+            length = len(inside[0].replacement) if len(start) == 1 else 1
+            originals = [self._original(batch, n) for n in range(start[0], last)]
+            if fmt is not None:
+                originals = marked_as(fmt, originals, [plain(m) for m in items[at : at + length]], inside)
+            out.extend(originals)
+            at += length
+            read = last
         out.extend(items[at:])
         return out
 

@@ -155,7 +155,7 @@ class Reader:
             return
         batch, at = found
         at += after + 1 if after else 0
-        items = self._journal.source(batch, seen.items)
+        items = self._journal.source(batch, seen.items, seen.format)
         source = Seen(seen.format, [], [], [seen.chain[0]], [(0, 0, 0)])
         source.append(items, [self.message(seen.format, raw) for raw in items])
         seen.given, seen.source = batch, source

@@ -326,3 +326,47 @@ def _with_mark(fmt: Format, new: Sequence[Json], old: Sequence[Mapping[str, Json
     if blocks and isinstance(blocks[-1], dict):
         out[-1] = fmt.with_blocks(out[-1], [*blocks[:-1], {**blocks[-1], "cache_control": mark}])
     return out
+
+
+def marked_as(fmt: Format, originals: Sequence[Json], given: Sequence[Json], edits: Sequence[Edit]) -> list[Json]:
+    """The originals of an edited stretch with the cache marks that the edited one has now.
+
+    A mark on what stands in an edit's place goes to the end of what it stands for, from where `apply` takes it back.
+    """
+    if fmt.name == "responses":
+        return list(originals)
+    if len(edits[0].start) == 1:
+        bare = [_marked(fmt, m, None) for m in originals]
+        mark = _last_mark(b for m in given for b in fmt.blocks(m) or [])
+        return [*bare[:-1], _marked(fmt, bare[-1], mark)] if bare and mark is not None else bare
+    old, new = fmt.blocks(originals[0]) or [], fmt.blocks(given[0]) or []
+    blocks: list[Json] = []
+    read = at = 0
+    for edit in edits:
+        blocks.extend(new[at : at + edit.start[1] - read])
+        at += edit.start[1] - read
+        inside = [without_mark(b) for b in old[edit.start[1] : edit.end[1]]]
+        mark = _last_mark(new[at : at + len(edit.replacement)])
+        if mark is not None and inside and isinstance(inside[-1], dict):
+            inside[-1] = {**inside[-1], "cache_control": mark}
+        blocks.extend(inside)
+        at += len(edit.replacement)
+        read = edit.end[1]
+    return [fmt.with_blocks(originals[0], [*blocks, *new[at:]])]
+
+
+def without_mark(block: Json) -> Json:
+    """The block without its cache mark; the same object when it has none."""
+    if isinstance(block, dict) and "cache_control" in block:
+        return {k: v for k, v in block.items() if k != "cache_control"}
+    return block
+
+
+def _marked(fmt: Format, message: Json, mark: Json | None) -> Json:
+    blocks = fmt.blocks(message)
+    if not blocks:
+        return message
+    bare = [without_mark(b) for b in blocks]
+    if mark is not None and isinstance(bare[-1], dict):
+        bare[-1] = {**bare[-1], "cache_control": mark}
+    return fmt.with_blocks(message, bare) if any(a is not b for a, b in zip(bare, blocks, strict=True)) else message

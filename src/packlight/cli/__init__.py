@@ -7,6 +7,7 @@ or 2 (usage or bad input: one clear line).
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import re
 import sys
@@ -250,7 +251,5 @@ class _lazily:
         self._name = name
 
     def __call__(self, args: argparse.Namespace) -> int:
-        from . import commands
-
-        code: int = getattr(commands, self._name)(args)
+        code: int = importlib.import_module(f".{self._name}", __package__).run(args)
         return code

@@ -34,6 +34,12 @@ def load(file: str) -> Json:
         raise InvalidRequest(f"{name}: {error}{hint}") from error
 
 
+def needs_folder(path: str) -> None:
+    """Raises InvalidRequest where there is no store."""
+    if not Path(path).is_dir():
+        raise InvalidRequest(f"{path}: there is no store")
+
+
 def say(text: str) -> None:
     """Text for a person, to standard error."""
     _put(sys.stderr, text)
@@ -117,4 +123,4 @@ def progress(text: str, wanted: bool) -> None:
         sys.stderr.flush()
 
 
-__all__ = ["check_output", "load", "progress", "read", "say", "show", "show_json", "write"]
+__all__ = ["check_output", "load", "needs_folder", "progress", "read", "say", "show", "show_json", "write"]

@@ -13,7 +13,7 @@ from ..errors import SummaryError
 from ..summary import digest
 from ..types import Edit, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Writer
 from ..view import View
-from .fold import Run, fold, pieces_of, runs_between
+from .fold import Run, fold, pieces_of, runs_between, stands
 from .keep import live_request, typed_messages
 
 NAME = "compact_history"
@@ -28,6 +28,8 @@ class CompactHistory:
     keep_recent_tokens: int | None = None
     """Newest turns that stay; None: a fifth of the target, at least 4,000 where that fits."""
     max_summary_tokens: int = 30_000
+    again: bool = False
+    """Write a smaller summary where nothing but a summary stands already."""
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
         """Without a model: what the writer yields is answered by nothing. The engine drives `steps` instead."""
@@ -41,7 +43,7 @@ class CompactHistory:
         folded = _weight(view, runs)
         room = min(self.max_summary_tokens, int(target.target_tokens - (view.tokens - folded)), int(folded * 0.9))
         room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
-        return (yield from summarised(view, self.writer, start, end, runs, room))
+        return (yield from summarised(view, self.writer, start, end, runs, room, again=self.again))
 
     def _recent(self, target: Target) -> int:
         if self.keep_recent_tokens is not None:
@@ -107,9 +109,10 @@ def summarised(
     *,
     frame: str = "",
     join: bool = True,
+    again: bool = False,
 ) -> Steps:
     """The edits that put the writer's summary in place of these stretches of [start, end); none without a gain."""
-    if not runs:
+    if not runs or (not again and stands(view, runs)):
         return []
     going = {i for a, b in runs for i in range(a, b)}
     first, last = runs[0][0], runs[-1][1]
@@ -126,7 +129,8 @@ def summarised(
         return []
     keep = set(range(first, last)) - going
     reason = f"{len(going)} messages"
-    edits = fold(view, NAME, first, last, lambda _: frame + summary.text, reason=reason, keep=keep, join=join)
+    text = frame + summary.text
+    edits = fold(view, NAME, first, last, lambda _: text, reason=reason, keep=keep, join=join, again=again)
     return edits if edits and view.with_edits(edits).tokens < view.tokens else []
 
 
@@ -137,11 +141,16 @@ def _live(view: View) -> set[int]:
 
 def _weight(view: View, runs: list[Run]) -> float:
     """What stands in these stretches now, calibrated."""
-    return sum(view.tokens_of(i) for a, b in runs for i in range(a, b)) * view.ratio
+    tokens = sum(view.tokens_of(i) for a, b in runs for i in range(a, b))
+    for edit in view.edits:
+        if len(edit.start) == 1 and edit.end[0] - edit.start[0] > 1 and any(a < edit.end[0] <= b for a, b in runs):
+            tokens += edit.tokens_after
+    return tokens * view.ratio
 
 
 def _room(max_summary_tokens: int, folded: float) -> int:
-    return int(min(max_summary_tokens, max(MIN_SUMMARY_TOKENS, folded * 0.9)))
+    """For summaries that are written often: room for the last one, less what makes it smaller than what goes."""
+    return int(min(max_summary_tokens, max(MIN_SUMMARY_TOKENS, folded - 100)))
 
 
 def _standing(view: View) -> int:

@@ -77,14 +77,15 @@ def fold(
     reason: str = "",
     keep: Iterable[int] = (),
     join: bool = True,
+    again: bool = False,
 ) -> list[Edit]:
     """Edits that put one message of ours in place of what may go in [start, end); none when nothing may.
 
-    `text_of` is told the stretches and gives the text. Nothing is planned where all of it stands there already.
-    With `join` our text joins the user's message beside it where roles have to alternate.
+    `text_of` is told the stretches and gives the text. Nothing is planned where all of it stands there already,
+    but with `again`. With `join` our text joins the user's message beside it where roles have to alternate.
     """
     runs = runs_between(view, start, end, keep)
-    if not runs or all(_same_span(view, run) for run in runs):
+    if not runs or (not again and stands(view, runs)):
         return []
     text = text_of(runs)
     if not text.strip():
@@ -97,6 +98,11 @@ def fold(
         )
         edits.append(view.replace(layer, action, ((a,), (b,)), new, reason=reason, ref=ref if n == 0 else ""))
     return alternating(view, edits, layer) if join else edits
+
+
+def stands(view: View, runs: Iterable[Run]) -> bool:
+    """Whether earlier edits have taken out these very stretches."""
+    return all(_same_span(view, run) for run in runs)
 
 
 def _same_span(view: View, run: Run) -> bool:

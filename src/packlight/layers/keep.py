@@ -8,6 +8,7 @@ in a client's note or in a digest means nothing.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ..formats import encode_as_is
 from ..summary.frame import BEGIN
@@ -95,6 +96,11 @@ def call_text(call: Part) -> str:
 def is_kept(view: View, result: ResultAt) -> bool:
     """Whether the user wants this result left alone: by `keep_tools`, a `keep` predicate, or `<keep>`."""
     return view.is_kept(result) or (result.message, result.place) in kept_places(view)
+
+
+def nothing_kept(view: View) -> View:
+    """The view as if the user kept no results, for when the request could not be sent otherwise."""
+    return replace(view, keep=None, memo={**view.memo, "kept_places": frozenset()})
 
 
 def kept_messages(view: View) -> set[int]:

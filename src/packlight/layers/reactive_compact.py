@@ -14,7 +14,7 @@ from ..formats import encode
 from ..types import Edit, Target
 from ..view import View
 from .compact_history import CompactHistory
-from .keep import keep_terms, live_request
+from .keep import keep_terms, live_request, nothing_kept
 from .micro_compact import MicroCompact
 from .shorten import arguments, media, results, texts
 
@@ -41,11 +41,14 @@ class ReactiveCompact:
         harsh = max(0, target.attempt - 1)
         yield lambda v: texts(v, share_chars, ("user",), live(v))
         yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)(v, target)
-        yield lambda v: CompactHistory(keep_recent_tokens=self.keep_recent_tokens if not harsh else 0)(v, target)
+        recent = 0 if harsh else self.keep_recent_tokens
+        yield lambda v: CompactHistory(keep_recent_tokens=recent, again=True)(v, target)
         for part in (4, 8, 16, 64, 256)[harsh:]:
             keep_chars = max(80, target.target_tokens * 3 // part)
             yield from _in_place(keep_chars, target)
-        yield lambda v: CompactHistory(keep_recent_tokens=0, max_summary_tokens=600)(v, target)
+        yield lambda v: CompactHistory(keep_recent_tokens=0, max_summary_tokens=600, again=True)(v, target)
+        yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)(nothing_kept(v), target)
+        yield lambda v: CompactHistory(keep_recent_tokens=0, again=True)(nothing_kept(v), target)
 
 
 def _in_place(keep_chars: int, target: Target) -> Iterator[Step]:
