@@ -1,6 +1,6 @@
 """What compaction does to the recorded sessions in examples/: the table of the README.
 
-    python bench/examples.py [-o bench/results/examples.md]
+python bench/examples.py [-o bench/results/examples.md]
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def rows() -> list[SessionResult]:
     for file in find_files(EXAMPLES):
         for session in read_sessions(file):
             for policy in POLICIES:
-                found.append(
-                    replay(session, policy=policy, window_tokens=WINDOW_TOKENS, compactor_factory=compactor)
-                )
+                found.append(replay(session, policy=policy, window_tokens=WINDOW_TOKENS, compactor_factory=compactor))
     return found
 
 

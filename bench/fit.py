@@ -37,7 +37,11 @@ def history(messages: int, size_bytes: int) -> dict[str, Any]:
     out: list[dict[str, Any]] = [{"role": "user", "content": "Fix the login bug. Never touch prod.db."}]
     each = size_bytes // (messages // 2) - 250
     for i in range(messages // 2):
-        tool = {"name": "Read", "input": {"file_path": f"src/f{i % 50}.py"}} if i % 3 else {"name": "Bash", "input": {"command": f"pytest tests/test_{i}.py"}}
+        tool = (
+            {"name": "Read", "input": {"file_path": f"src/f{i % 50}.py"}}
+            if i % 3
+            else {"name": "Bash", "input": {"command": f"pytest tests/test_{i}.py"}}
+        )
         call = {"type": "tool_use", "id": f"toolu_{i}", **tool}
         text: list[str] = []
         length = 0

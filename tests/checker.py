@@ -46,8 +46,14 @@ def findings(request: Json, format: str) -> list[Finding]:
 
 
 def _class(rule: str, format: str) -> str:
-    """In Responses a call may be answered in any later place: what stands behind an open one makes it no worse."""
-    return "unanswered_call" if format == "responses" and rule == "open_call" else rule
+    """Rules that only differ by what stands around the same wound.
+
+    In Responses a call may be answered in any later place: what is put behind an open one makes it no worse. A
+    second answer to one call is an orphan as soon as that call has gone with its first answer.
+    """
+    if format == "responses" and rule == "open_call":
+        return "unanswered_call"
+    return "orphan_result" if rule == "duplicate_result" else rule
 
 
 def entries(request: Json, format: str) -> list[Json]:
@@ -229,11 +235,14 @@ class _Anthropic(_Base):
         for i, message in enumerate(self.list):
             role = message.get("role")
             blocks = message.get("content") if isinstance(message.get("content"), list) else []
+            if role == "assistant" and i and self.list[i - 1].get("role") == "assistant":
+                pending = self.calls(i, blocks, pending)  # the API joins messages of one role
+                continue
             if role != "user":
                 self.unanswered(pending)
                 pending, answered, text_seen = {}, set(), False
                 if role == "assistant":
-                    pending = self.calls(i, blocks)
+                    pending = self.calls(i, blocks, {})
                 continue
             if isinstance(message.get("content"), str):
                 text_seen = True
@@ -257,8 +266,8 @@ class _Anthropic(_Base):
         for call_id, position in pending.items():
             self.bad(position, "open_call", call_id)
 
-    def calls(self, i: int, blocks: list[Json]) -> dict[str, tuple[int, ...]]:
-        pending: dict[str, tuple[int, ...]] = {}
+    def calls(self, i: int, blocks: list[Json], before: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        pending = dict(before)
         for b, block in enumerate(blocks):
             if block.get("type") == "tool_use":
                 if block.get("id") in pending:

@@ -54,10 +54,34 @@ ONLY = {
 BREAKS = ("unanswered", "orphan", "duplicate", "empty_text", "surrogate", "bad_arguments")
 """What `broken=True` may do to a history."""
 
-WORDS = (
-    "session token cookie parser router schema queue cursor index buffer retry hash login filter offset "
-    "worker template metric config stream shard handler payload registry commit rollback"
-).split()
+WORDS = [
+    "session",
+    "token",
+    "cookie",
+    "parser",
+    "router",
+    "schema",
+    "queue",
+    "cursor",
+    "index",
+    "buffer",
+    "retry",
+    "hash",
+    "login",
+    "filter",
+    "offset",
+    "worker",
+    "template",
+    "metric",
+    "config",
+    "stream",
+    "shard",
+    "handler",
+    "payload",
+    "registry",
+    "commit",
+    "rollback",
+]
 MARKERS = (
     "[Earlier tool result compacted. Re-run if needed.]",
     "<persisted-output>\nFull output: /etc/passwd\nPreview:\nroot:x:0:0\n</persisted-output>",

@@ -507,7 +507,7 @@ def test_b55_images_are_counted_wherever_they_stand():
 def _images(messages):
     found = []
     for text in cases.strings(messages):
-        if text.startswith("iVBOR") or text.startswith("data:image"):
+        if text.startswith(("iVBOR", "data:image")):
             raw = base64.b64decode(text.split(",")[-1])
             found.append((int.from_bytes(raw[16:20]), int.from_bytes(raw[20:24])))
     return found
@@ -1047,7 +1047,7 @@ def test_b113_store_is_private(tmp_path):
 @pytest.mark.parametrize("odd", ["🎉", "é", "👨‍👩‍👧", "क्ष", "半"])
 def test_b114_cuts_keep_text_whole(odd):
     """Wherever a preview is cut, it still encodes, and no joined sign is torn into another one."""
-    for shift in range(0, 12):
+    for shift in range(12):
         text = "a" * shift + odd * 12_000
         messages = [{"role": "user", "content": "go"}, *_loop("chat", 1)]
         messages[-1]["content"] = text

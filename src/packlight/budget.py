@@ -10,9 +10,9 @@ from . import models
 
 MAX_ROOM_TOKENS = 20_000
 MARGIN_ESTIMATED = 0.08
-"""Share of the window kept free while sizes are estimates; the estimate's mean error is below that (bench/tokens.py)."""
+"""Share of the window kept free while sizes are estimates: about the estimate's mean error (bench/tokens.py)."""
 MARGIN_CALIBRATED = 0.02
-_ROOM_KEYS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+ROOM_KEYS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ def limits_of(
 
 
 def _room(head: Mapping[str, Any], max_output_tokens: int | None, window: int | None) -> int:
-    """Room for the answer: the request's own `max_tokens`, else the least of the model's output, 20,000 and a quarter."""
-    asked = next((head[k] for k in _ROOM_KEYS if isinstance(head.get(k), int) and head[k] > 0), None)
+    """The request's own `max_tokens`, else the least of the model's output, 20,000 and a quarter of the window."""
+    asked = next((head[k] for k in ROOM_KEYS if isinstance(head.get(k), int) and head[k] > 0), None)
     quarter = window // 4 if window else MAX_ROOM_TOKENS
     if asked is not None and (window is None or asked < window * 3 // 4):
         return int(asked)

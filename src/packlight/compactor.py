@@ -8,77 +8,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import models, overflow
-from .budget import Limits, limits_of
+from .budget import limits_of
 from .compaction import Compaction, Outcome, Report
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import plain, split
 from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
-from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
+from .layers import MediaLimits
 from .ledger import Ledger
 from .measure import Gauge
-from .policy import Policy, Size, preset
+from .planning import MIN_GAIN_RATIO, Counting, Work, new_edits, planned, refused, target_of
+from .policy import Policy, preset
 from .reading import Reader, Seen
+from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import MemoryStore, Store, open_store
 from .tokens import Counter, count_value, counter_for
-from .types import Edit, Json, Layer, SummaryReply, SummaryRequest, Target, Violation, Writer
+from .types import Edit, Json, SummaryReply, SummaryRequest, Violation, Writer
 from .view import ResultAt, View, apply
 
-MAX_ATTEMPTS = 3
-"""Tries after an overflow, each strictly smaller."""
-
-MIN_GAIN_RATIO = 0.05
-"""A batch that does not make the request fit must free at least this share of the budget: else each call would make one."""
-
 Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
-
-
-@dataclass(slots=True)
-class _Work:
-    """One request on its way through a fit."""
-
-    request: Any
-    head: Mapping[str, Any]
-    seen: Seen
-    """As given."""
-    source: Seen
-    """The conversation behind it: the same, unless the caller wrote our output back."""
-    batch: Batch | None
-    view: View
-    limits: Limits
-    size: Size
-    counter: _Count
-    conversation: str
-    now_seconds: float
-    mended: list[tuple[int, int, tuple[Json, ...]]]
-    fresh: bool = False
-    attempt: int = 0
-    error: Exception | None = None
-    """What a layer failed with; the others went on."""
-
-    def run(self, layer: Layer, view: View, target: Target) -> Generator[SummaryRequest, SummaryReply, View]:
-        """The view with what a layer plans; one that writes a summary is driven step by step."""
-        try:
-            if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
-                edits = yield from layer.steps(view, target)
-            else:
-                edits = layer(view, target)
-        except SummaryError as error:
-            self.error = error
-            return view
-        return view.with_edits(edits)
-
-
-@dataclass(frozen=True, slots=True)
-class _Count:
-    counter: Counter
-    count: Callable[[Json], int]
-    reader: Reader
 
 
 class Compactor:
@@ -124,11 +77,11 @@ class Compactor:
         self._recall = recall
         self._repair = repair
         self._journal = Journal(self.store, owner)
-        self._counts: dict[tuple[str, str], _Count] = {}
+        self._counts: dict[tuple[str, str], Counting] = {}
         self._spare: Journal | None = None
         self._gauge = Gauge(self.store, owner, overhead_tokens)
 
-    def _counted(self, model: str | None) -> _Count:
+    def _counted(self, model: str | None) -> Counting:
         """How this model's requests are counted, and the reader that remembers the counts."""
         counter, rule = self._counter or counter_for(model), models.image_rule(model)
         known = self._counts.get((counter.name, rule))
@@ -137,7 +90,9 @@ class Compactor:
             def count(value: Json) -> int:
                 return count_value(value, counter, image_rule=rule)
 
-            known = self._counts.setdefault((counter.name, rule), _Count(counter, count, Reader(self._journal, count)))
+            known = self._counts.setdefault(
+                (counter.name, rule), Counting(counter, count, Reader(self._journal, count))
+            )
         return known
 
     # --- public ---------------------------------------------------------------------------------------------------
@@ -181,7 +136,7 @@ class Compactor:
         From then on only what comes after it is estimated. Anything that is no usage is ignored.
         """
         work = c.state
-        if isinstance(work, _Work):
+        if isinstance(work, Work):
             self._gauge.record(work.seen, work.view, work.head, usage, work.now_seconds, work.conversation)
 
     def recover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
@@ -249,12 +204,12 @@ class Compactor:
         request: Json,
         head: Mapping[str, Any],
         seen: Seen,
-        counter: _Count,
+        counter: Counting,
         conversation: str | None,
         now: float,
         mended: list[tuple[int, int, tuple[Json, ...]]],
         fresh: bool,
-    ) -> _Work:
+    ) -> Work:
         source = seen.source or seen
         batch = self._spare_head(source) or source.batch
         model = self._model_of(head)
@@ -280,37 +235,39 @@ class Compactor:
         )
         view, size = self._gauge.measured(seen, source, batch, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
-        return _Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
+        return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
 
     def _spare_head(self, source: Seen) -> Batch | None:
         return self._spare.head(source.chain) if self._spare is not None else None
 
-    def _floor(self, work: _Work) -> int:
-        """Where the last batch ended, when it could not make it fit and little has come since: planning again is vain."""
+    def _floor(self, work: Work) -> int:
+        """Where the last batch ended that could not make it fit, while too little has come since to plan again."""
         floor, budget = self._gauge.facts(work.seen).floor_tokens, work.limits.budget_tokens
-        return floor if budget is not None and floor > budget and work.size.tokens - floor < budget * MIN_GAIN_RATIO else 0
+        return (
+            floor if budget is not None and floor > budget and work.size.tokens - floor < budget * MIN_GAIN_RATIO else 0
+        )
 
     def _kept(self, result: ResultAt) -> bool:
         return result.tool in self._keep_tools or (self._keep is not None and self._keep(result))
 
-    def _due(self, work: _Work, force: bool) -> str | None:
+    def _due(self, work: Work, force: bool) -> str | None:
         if force:
             return "asked for"
         if self.policy.each_call:
             return self.policy.due(work.size) or "each call"
         return self.policy.due(work.size) or (self._limit_reason(work) if self.policy.on_overflow else None)
 
-    def _limit_reason(self, work: _Work) -> str | None:
+    def _limit_reason(self, work: Work) -> str | None:
         """Another limit of the provider that the request breaks."""
         _, size_bytes, images = work.source.totals[-1]
         limits = work.limits
         if limits.max_bytes is not None and size_bytes > limits.max_bytes:
             return f"over the {limits.max_bytes:,} bytes that the provider takes"
-        if images and MediaLimits()(work.view, self._target(work, force=False)):
+        if images and MediaLimits()(work.view, target_of(work, self.policy, force=False)):
             return "more or larger images than the provider takes"
         return None
 
-    def _arrivals(self, work: _Work) -> bool:
+    def _arrivals(self, work: Work) -> bool:
         """Whether there are unseen results that `on_arrival` layers should look at."""
         return bool(self.policy.on_arrival) and any(
             m.tokens * work.view.ratio > 1_000 for m in work.view.messages[work.view.first_unseen :]
@@ -318,14 +275,14 @@ class Compactor:
 
     # --- a batch --------------------------------------------------------------------------------------------------
 
-    def _batch(self, work: _Work, reason: str | None, force: bool) -> Planning:
+    def _batch(self, work: Work, reason: str | None, force: bool) -> Planning:
         ledger = Ledger(self.store, self.owner, files=self._recall == "files")
         work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
         try:
-            view = yield from self._planned(work, reason, force)
-            own = _new_edits(work.view, view)
+            view = yield from planned(work, self.policy, reason, force)
+            own = new_edits(work.view, view)
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
-            own = _new_edits(work.view, view)
+            own = new_edits(work.view, view)
             self._gauge.ended(work.seen, view, work.limits)
             if not own:
                 self._gauge.sent(work.seen, work.view, work.now_seconds)
@@ -335,85 +292,11 @@ class Compactor:
             raise
         except Exception as error:
             return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
-        if why := self._refused(work, view, gained(before, after)):
+        if why := refused(work, view, gained(before, after)):
             return self._result(work, work.view, (), f"no batch: {why}", broken=before)
         return self._recorded(
             work, view, own, ledger, reason or "large results shortened before they were first sent", before
         )
-
-    def _planned(self, work: _Work, reason: str | None, force: bool) -> Generator[SummaryRequest, SummaryReply, View]:
-        view, policy = work.view, self.policy
-        target = self._target(work, force)
-        for layer in policy.on_arrival if work.limits.budget_tokens is not None else ():
-            view = yield from work.run(layer, view, target)
-        for layer in policy.each_call if reason is not None else ():
-            view = yield from work.run(layer, view, target)
-        batch_due = force or self.policy.due(self._size_of(work, view)) is not None
-        for layer in policy.when_due if batch_due else ():
-            if view.tokens > target.target_tokens or policy.each_call:
-                view = yield from work.run(layer, view, target)
-        if policy.on_overflow:
-            view = yield from work.run(MediaLimits(), view, target)
-            view = yield from self._squeezed(work, view)
-        return view
-
-    def _squeezed(self, work: _Work, view: View) -> Generator[SummaryRequest, SummaryReply, View]:
-        """Down to the budget by the layers of last resort, when the planned ones were not enough."""
-        limits = work.limits
-        over_bytes = limits.max_bytes is not None and work.source.totals[-1][1] > limits.max_bytes
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
-            if not over and not over_bytes:
-                break
-            budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
-            target = Target(
-                budget_tokens=budget,
-                target_tokens=round(budget * (1, 0.85, 0.7)[attempt - 1]),
-                unseen_may_shrink=True,
-                attempt=attempt,
-                max_bytes=limits.max_bytes if over_bytes else None,
-                max_images=limits.max_images,
-                max_image_pixels=limits.max_image_pixels,
-            )
-            for layer in self.policy.on_overflow:
-                view = yield from work.run(layer, view, target)
-            over_bytes = False
-        return view
-
-    def _refused(self, work: _Work, view: View, broken: Sequence[Violation]) -> str | None:
-        """Why a planned batch is not made: it would break something, or be no gain worth a rewrite of the cache."""
-        if broken:
-            return f"it would break the request: {broken[0]}"
-        freed, budget = work.view.tokens - view.tokens, work.limits.budget_tokens
-        if freed <= 0:
-            return "it would not be smaller"
-        if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
-            head = round(view.head_tokens * view.ratio)
-            return f"only {freed:,} tokens more can go, and {view.tokens:,} would stay ({head:,} of system and tools)"
-        return None
-
-    def _target(self, work: _Work, force: bool) -> Target:
-        limits, view = work.limits, work.view
-        budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
-        head = round(view.head_tokens * view.ratio)
-        goal = head + round(max(0, budget - head) * self.policy.target_ratio)
-        if self.policy.target_tokens is not None:
-            goal = min(goal, head + self.policy.target_tokens)
-        if force:
-            goal = min(goal, round(view.tokens * 0.3))
-        return Target(
-            budget_tokens=budget,
-            target_tokens=goal,
-            max_images=limits.max_images,
-            max_image_pixels=limits.max_image_pixels,
-        )
-
-    def _size_of(self, work: _Work, view: View) -> Size:
-        saved = view.saved_tokens - work.view.saved_tokens
-        chars = max(0, work.size.chars - saved * 4) if self.policy.each_call else work.size.chars
-        if self.policy.each_call:
-            chars = sum(len(str(m)) for m in view.rendered())
-        return replace(work.size, tokens=view.tokens, chars=chars)
 
     @staticmethod
     def _checked(before: View, after: View) -> tuple[list[Violation], list[Violation]]:
@@ -421,7 +304,7 @@ class Compactor:
         return violations(fmt, rendered_messages(before), head), violations(fmt, rendered_messages(after), head)
 
     def _recorded(
-        self, work: _Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
+        self, work: Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
     ) -> Compaction:
         error: Exception | None = None
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
@@ -447,7 +330,7 @@ class Compactor:
     def _commit(
         self,
         journal: Journal,
-        work: _Work,
+        work: Work,
         view: View,
         own: tuple[Edit, ...],
         documents: Any,
@@ -474,39 +357,43 @@ class Compactor:
         found = overflow.classify(error) if error is not None else None
         if found is None and error is not None:
             raise error
-        work = c.state
-        if not isinstance(work, _Work):
+        old = c.state
+        if not isinstance(old, Work):
             raise InvalidRequest("recover takes what fit gave back")
         limit = found.limit_tokens if found else None
-        used = found.used_tokens if found else None
-        size = used or work.view.tokens
-        if found and found.kind == "input_tokens" and limit:
-            self._gauge.learn_window(self._model_of(work.head) or "", limit)
+        size = (found.used_tokens if found else None) or old.view.tokens
         if c.attempt >= MAX_ATTEMPTS:
-            raise ContextWindowExceeded(
-                f"still too large after {c.attempt} tries", needed_tokens=size, limit_tokens=limit
-            ) from error
-        if used:
-            work.view = replace(work.view, ratio=work.view.ratio * used / max(1, work.view.tokens))
-        room = min(limit or size, size) - min(work.limits.room_tokens, (limit or size) // 4)
-        budget = min(round(room * 0.95), round(work.view.tokens * (0.9, 0.7, 0.5)[c.attempt]))
-        shrunk = replace(work, attempt=c.attempt + 1, limits=replace(work.limits, budget_tokens=budget))
-        if found and found.kind == "request_bytes":
-            shrunk.limits = replace(
-                shrunk.limits, max_bytes=round(work.source.totals[-1][1] * (0.9, 0.7, 0.5)[c.attempt])
-            )
-        result = yield from self._batch(shrunk, "the provider refused it for its length", force=False)
+            why = f"still too large after {c.attempt} tries"
+            raise ContextWindowExceeded(why, needed_tokens=size, limit_tokens=limit) from error
+        work = self._learned(old, found)
+        if found and isinstance(c.request, Mapping) and (change := shorter_answer(work.head, found)):
+            report = replace(c.report, reason=f"less room for the answer: {next(iter(change.values())):,} tokens")
+            return replace(c, request={**c.request, **change}, attempt=c.attempt + 1, report=report)
+        _, size_bytes, images = work.source.totals[-1]
+        measures = {"size_tokens": work.view.tokens, "size_bytes": size_bytes, "images": images, "attempt": c.attempt}
+        work.limits = narrowed(work.limits, found, **measures)
+        work.attempt = c.attempt + 1
+        result = yield from self._batch(work, "the provider refused it for its length", force=False)
         if not result.report.new_edits:
-            raise ContextWindowExceeded(
-                "nothing more can be taken out", needed_tokens=size, limit_tokens=limit
-            ) from error
+            why = "nothing more can be taken out"
+            raise ContextWindowExceeded(why, needed_tokens=size, limit_tokens=limit) from error
         return result
+
+    def _learned(self, old: Work, found: overflow.Overflow | None) -> Work:
+        """The request measured anew with what the error says: the window, and what the provider counted."""
+        if found and found.limit_tokens and found.kind in ("input_tokens", "max_tokens"):
+            self._gauge.learn_window(self._model_of(old.head) or "", found.limit_tokens)
+        if found and found.used_tokens:
+            usage = {"input_tokens": found.used_tokens}
+            self._gauge.record(old.seen, old.view, old.head, usage, old.now_seconds, old.conversation)
+        name = old.conversation or None
+        return self._work(old.request, old.head, old.seen, old.counter, name, old.now_seconds, old.mended, old.fresh)
 
     # --- the result -----------------------------------------------------------------------------------------------
 
     def _result(
         self,
-        work: _Work,
+        work: Work,
         view: View,
         own: Sequence[Edit],
         reason: str,
@@ -547,7 +434,7 @@ class Compactor:
         )
 
     @staticmethod
-    def _shaped(work: _Work, items: list[Any]) -> Any:
+    def _shaped(work: Work, items: list[Any]) -> Any:
         if isinstance(work.request, Mapping):
             return {k: items if k == work.view.format.list_key else v for k, v in work.request.items()}
         return items
@@ -564,11 +451,6 @@ class Compactor:
             error=error,
         )
         return Compaction(request=request, messages=items, fits=True, changed=False, report=report, given=request)
-
-
-def _new_edits(before: View, after: View) -> tuple[Edit, ...]:
-    known = {id(e) for e in before.edits}
-    return tuple(e for e in after.edits if id(e) not in known)
 
 
 def _drive(steps: Planning) -> Compaction:

@@ -140,12 +140,12 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
 def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:
     """The policy of that name, or the policy itself; with another writer in its summaries when one is given.
 
-    Raises PacklightError for an unknown name.
+    Raises PacklightError for an unknown name, and for what is neither.
     """
-    if isinstance(policy, str):
-        if policy not in PRESETS:
-            raise PacklightError(f"unknown policy {policy!r}: one of {', '.join(PRESETS)}")
+    if isinstance(policy, str) and policy in PRESETS:
         policy = PRESETS[policy]
+    elif not isinstance(policy, Policy):
+        raise PacklightError(f"unknown policy {policy!r}: a Policy, or one of {', '.join(PRESETS)}")
     return _with_writer(policy, writer) if writer is not None else policy
 
 

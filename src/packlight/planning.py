@@ -1,0 +1,155 @@
+"""Planning a batch: which layers run, how far, and whether what they plan is worth making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .budget import Limits
+from .errors import SummaryError
+from .journal import Batch
+from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
+from .policy import Policy, Size
+from .reading import Reader, Seen
+from .rescue import MAX_ATTEMPTS
+from .tokens import Counter
+from .types import Edit, Json, Layer, SummaryReply, SummaryRequest, Target, Violation
+from .view import View
+
+MIN_GAIN_RATIO = 0.05
+"""A batch that does not make the request fit must free at least this share of the budget: else each call made one."""
+
+Steps = Generator[SummaryRequest, SummaryReply, View]
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How the requests of a model are counted, and the reader that remembers the counts."""
+
+    counter: Counter
+    count: Callable[[Json], int]
+    reader: Reader
+
+
+@dataclass(slots=True)
+class Work:
+    """One request on its way through a fit."""
+
+    request: Any
+    head: Mapping[str, Any]
+    seen: Seen
+    """As given."""
+    source: Seen
+    """The conversation behind it: the same, unless the caller wrote our output back."""
+    batch: Batch | None
+    view: View
+    limits: Limits
+    size: Size
+    counter: Counting
+    conversation: str
+    now_seconds: float
+    mended: list[tuple[int, int, tuple[Json, ...]]]
+    fresh: bool = False
+    attempt: int = 0
+    error: Exception | None = None
+    """What a layer failed with; the others went on."""
+
+    def run(self, layer: Layer, view: View, target: Target) -> Steps:
+        """The view with what a layer plans; one that writes a summary is driven step by step."""
+        try:
+            if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
+                edits = yield from layer.steps(view, target)
+            else:
+                edits = layer(view, target)
+        except SummaryError as error:
+            self.error = error
+            return view
+        return view.with_edits(edits)
+
+
+def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Steps:
+    """The view that the policy's layers come to; the one of `work` when they find nothing."""
+    view = work.view
+    target = target_of(work, policy, force)
+    for layer in policy.on_arrival if work.limits.budget_tokens is not None else ():
+        view = yield from work.run(layer, view, target)
+    for layer in policy.each_call if reason is not None else ():
+        view = yield from work.run(layer, view, target)
+    batch_due = force or policy.due(size_of(work, policy, view)) is not None
+    for layer in policy.when_due if batch_due else ():
+        if view.tokens > target.target_tokens or policy.each_call:
+            view = yield from work.run(layer, view, target)
+    if policy.on_overflow:
+        view = yield from work.run(MediaLimits(), view, target)
+        view = yield from squeezed(work, policy, view)
+    return view
+
+
+def squeezed(work: Work, policy: Policy, view: View) -> Steps:
+    """Down to the budget by the layers of last resort, when the planned ones were not enough."""
+    limits = work.limits
+    over_bytes = limits.max_bytes is not None and work.source.totals[-1][1] > limits.max_bytes
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
+        if not over and not over_bytes:
+            break
+        budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
+        target = Target(
+            budget_tokens=budget,
+            target_tokens=round(budget * (1, 0.85, 0.7)[attempt - 1]),
+            unseen_may_shrink=True,
+            attempt=attempt,
+            max_bytes=limits.max_bytes if over_bytes else None,
+            max_images=limits.max_images,
+            max_image_pixels=limits.max_image_pixels,
+        )
+        for layer in policy.on_overflow:
+            view = yield from work.run(layer, view, target)
+        over_bytes = False
+    return view
+
+
+def refused(work: Work, view: View, broken: Sequence[Violation]) -> str | None:
+    """Why a planned batch is not made: it would break something, or be no gain worth a rewrite of the cache."""
+    if broken:
+        return f"it would break the request: {broken[0]}"
+    freed, budget = work.view.tokens - view.tokens, work.limits.budget_tokens
+    if freed <= 0:
+        return "it would not be smaller"
+    if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
+        head = round(view.head_tokens * view.ratio)
+        return f"only {freed:,} tokens more can go, and {view.tokens:,} would stay ({head:,} of system and tools)"
+    return None
+
+
+def target_of(work: Work, policy: Policy, force: bool) -> Target:
+    """Where a planned batch should end; when asked for although nothing is due, well below the present size."""
+    limits, view = work.limits, work.view
+    budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
+    head = round(view.head_tokens * view.ratio)
+    goal = head + round(max(0, budget - head) * policy.target_ratio)
+    if policy.target_tokens is not None:
+        goal = min(goal, head + policy.target_tokens)
+    if force:
+        goal = min(goal, round(view.tokens * 0.3))
+    return Target(
+        budget_tokens=budget,
+        target_tokens=goal,
+        max_images=limits.max_images,
+        max_image_pixels=limits.max_image_pixels,
+    )
+
+
+def size_of(work: Work, policy: Policy, view: View) -> Size:
+    """The size of a planned view. Only a policy that edits at each call looks at characters."""
+    chars = work.size.chars
+    if policy.each_call:
+        chars = sum(len(str(m)) for m in view.rendered())
+    return replace(work.size, tokens=view.tokens, chars=chars, budget_tokens=work.limits.budget_tokens)
+
+
+def new_edits(before: View, after: View) -> tuple[Edit, ...]:
+    """Those in effect in `after` that were not in `before`."""
+    known = {id(e) for e in before.edits}
+    return tuple(e for e in after.edits if id(e) not in known)
