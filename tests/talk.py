@@ -74,6 +74,11 @@ def copied(value: Json) -> Json:
 def sent(c: Any, wire: str) -> list[str]:
     """The list that goes to the provider, each entry as a text without cache marks."""
     items = c.request[key_of(wire)] if isinstance(c.request, dict) else c.request
+    return unmarked(items)
+
+
+def unmarked(items: list[Any]) -> list[str]:
+    """Entries as texts to compare by, without cache marks."""
     return [frozen(_unmarked(json.loads(frozen(m)))) for m in items]
 
 

@@ -211,6 +211,22 @@ def packlight_load(data):
     return jsonio.load(data)
 
 
+def test_repair_alone_is_undone(run, file, tmp_path):
+    """Nothing to take out, only a broken place mended: that, too, is a way back."""
+    broken = body([*opening(), *turn("chat", 1, "short")[:1], *opening("on")], "chat")
+    x, y, store = file(broken), tmp_path / "y.json", tmp_path / "store"
+    assert run("compact", x, "--repair", "--store", store, "-o", y)[0] == 0
+    assert json.loads(y.read_bytes()) != broken and run("check", y)[0] == 0
+    assert json.loads(run("restore", y, "--store", store)[1] or "0") == broken
+
+
+def test_text_input_comes_back_as_text(run, file, tmp_path):
+    """Responses takes a plain string as `input`."""
+    x, y, store = file({"input": "word " * 60_000}), tmp_path / "y.json", tmp_path / "store"
+    assert run("compact", x, "--window-tokens", "16k", "--store", store, "-o", y)[0] == 0
+    assert json.loads(run("restore", y, "--store", store)[1]) == {"input": "word " * 60_000}
+
+
 def test_restore_needs_a_result_and_a_store(run, file, tmp_path):
     x, store = file(request("chat")), tmp_path / "store"
     code, out, errors = run("restore", x, "--store", store)

@@ -137,7 +137,12 @@ class Compactor:
         """
         work = c.state
         if isinstance(work, Work):
-            self._gauge.record(work.seen, work.view, work.head, usage, work.now_seconds, work.conversation)
+            self._counted_by_provider(work, usage)
+
+    def _counted_by_provider(self, work: Work, usage: Any) -> None:
+        whole = isinstance(work.request, Mapping)
+        about: dict[str, Any] = {"now_seconds": work.now_seconds, "conversation": work.conversation}
+        self._gauge.record(work.seen, work.view, usage, whole=whole, **about)
 
     def recover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
         """A smaller request after an overflow error; another model is never asked.
@@ -384,8 +389,7 @@ class Compactor:
         if found and found.limit_tokens and found.kind in ("input_tokens", "max_tokens"):
             self._gauge.learn_window(self._model_of(old.head) or "", found.limit_tokens)
         if found and found.used_tokens:
-            usage = {"input_tokens": found.used_tokens}
-            self._gauge.record(old.seen, old.view, old.head, usage, old.now_seconds, old.conversation)
+            self._counted_by_provider(old, {"input_tokens": found.used_tokens})
         name = old.conversation or None
         return self._work(old.request, old.head, old.seen, old.counter, name, old.now_seconds, old.mended, old.fresh)
 

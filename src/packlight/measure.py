@@ -146,17 +146,18 @@ class Gauge:
         self.facts(seen).floor_tokens = view.tokens if over else 0
 
     def record(
-        self, seen: Seen, view: View, head: Mapping[str, Any], usage: Any, now: float, conversation: str
+        self, seen: Seen, view: View, usage: Any, *, whole: bool, now_seconds: float, conversation: str
     ) -> None:
+        """Learn from what the provider counted. A `whole` request hides nothing; a bare list hides system and tools."""
         counted = input_tokens(usage)
         if not counted:
             return
         facts = self.facts(seen)
         estimated = view.source_tokens - view.saved_tokens - round(facts.overhead_tokens / view.ratio)
-        if any(head.get(k) for k in _HEAD_KEYS):
+        if whole:
             if estimated >= _MIN_ESTIMATE_TOKENS:
                 facts.ratio, facts.overhead_tokens = counted / estimated, 0.0
-                self._ratios[str(head.get("model") or "")] = facts.ratio
+                self._ratios[str(view.head.get("model") or "")] = facts.ratio
         else:
             if not facts.first_counted or estimated < facts.first_estimated:
                 facts.first_estimated, facts.first_counted = estimated, counted
@@ -170,7 +171,7 @@ class Gauge:
         self._keep(seen.chain[-1], facts)
         row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})
         try:
-            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation=conversation, now_seconds=now)
+            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation=conversation, now_seconds=now_seconds)
         except StoreError:
             return  # a size is estimated in the next process; nothing else hangs on it
 

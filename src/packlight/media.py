@@ -46,7 +46,9 @@ def read_media(block: Any) -> list[Media]:
 
 def is_media(block: Any) -> bool:
     """Whether a block is itself an image, a document or a sound, and not a block that may hold some."""
-    return isinstance(block, Mapping) and block.get("type") in _MEDIA_TYPES and _payload(block) is not None
+    if type(block) is not dict and not isinstance(block, Mapping):
+        return False
+    return block.get("type") in _MEDIA_TYPES and _payload(block) is not None
 
 
 def iter_media(block: Any) -> Iterator[Mapping[str, Any]]:

@@ -165,8 +165,11 @@ def identity(fmt: Format, data: dict[str, Json]) -> Identity:
 
 
 def read_message(fmt: Format, raw: Any, count: Callable[[Json], int], known: Identity | None = None) -> Message:
-    """A message read once: its parts, its size, its identity. Raises InvalidRequest when it is no object."""
-    data = plain(raw)
+    """A message read once: its parts, its size, its identity. Raises InvalidRequest when it is no object.
+
+    Whoever knows its identity has made it plain.
+    """
+    data = raw if known is not None else plain(raw)
     who = known or identity(fmt, data)
     parts = fmt.parts(data)
     return Message(
@@ -176,6 +179,6 @@ def read_message(fmt: Format, raw: Any, count: Callable[[Json], int], known: Ide
         tokens=count(data),
         size_bytes=who.size_bytes,
         hash=who.hash,
-        images=sum(len(p.media) for p in parts),
+        images=sum([len(p.media) for p in parts]),
         lone_surrogates=who.lone_surrogates,
     )

@@ -7,6 +7,7 @@ stand inside `messages`. Blocks of a type that is not known here are opaque and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from ..media import read_media
@@ -25,7 +26,7 @@ def role(data: Mapping[str, Json]) -> Role:
     if who in ("system", "developer"):
         return "system"
     content = data.get("content")
-    if isinstance(content, list) and content and all(_type(b) == "tool_result" for b in content):
+    if isinstance(content, list) and content and {"tool_result"}.issuperset(map(_type, content)):
         return "tool"
     return "user"
 
@@ -36,7 +37,7 @@ def parts(data: Mapping[str, Json]) -> tuple[Part, ...]:
         return (Part("text", 0, content, type="text"),)
     if not isinstance(content, list):
         return ()
-    return tuple(_part(block, i) for i, block in enumerate(content))
+    return tuple([_part(block, i) for i, block in enumerate(content)])
 
 
 def _type(block: Json) -> str:
@@ -95,15 +96,18 @@ def canonical(data: dict[str, Json]) -> Json:
     if isinstance(content, str):
         return {**data, "content": [{"type": "text", "text": content}]}
     if isinstance(content, list):
-        plain = [_canonical_block(b) for b in content]
-        if any(a is not b for a, b in zip(plain, content, strict=True)):
-            return {**data, "content": plain}
+        blocks = list(map(_canonical_block, content))
+        if not all(map(is_, blocks, content)):
+            return {**data, "content": blocks}
     return data
 
 
 def _canonical_block(block: Json) -> Json:
-    block = without_marks(block)
-    if isinstance(block, dict) and block.get("type") == "tool_result":
+    if not isinstance(block, dict):
+        return block
+    if "cache_control" in block:
+        block = without_marks(block)
+    if block.get("type") == "tool_result":
         content = block.get("content")
         if isinstance(content, str):
             return {**block, "content": [{"type": "text", "text": content}]}

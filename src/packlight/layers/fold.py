@@ -16,6 +16,8 @@ from .keep import kept_messages, typed_messages
 from .result import target_at
 
 Run = tuple[int, int]
+_GAP = "\n\n"
+"""Between our text and a user's message that it has joined."""
 
 
 def pieces_of(view: View) -> list[Run]:
@@ -35,35 +37,48 @@ def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> 
     if view.edits:
         stay = {i for i in stay if not view.is_folded(i) or _beside(view, i)}
     runs: list[Run] = []
-    for a, b in _glued(view, pieces_of(view)) if view.edits else pieces_of(view):
+    for a, b in pieces_of(view):
         if a < start or b > end or (stay and not stay.isdisjoint(range(a, b))):
             continue
         if runs and runs[-1][1] == a:
             runs[-1] = (runs[-1][0], b)
         else:
             runs.append((a, b))
-    return runs
+    return _whole(view, runs) if view.edits else runs
 
 
-def _glued(view: View, pieces: Sequence[Run]) -> list[Run]:
-    """Segments, joined where an earlier edit covers several messages; a user's message beside our text stays loose."""
+def _whole(view: View, runs: list[Run]) -> list[Run]:
+    """The stretches, each with the whole of what an earlier edit has taken out where it holds a part of that."""
+    for edit in view.edits:
+        if len(edit.start) == 1 and edit.end[0] - edit.start[0] > 1:
+            core = range(edit.start[0] + _beside(view, edit.start[0]), edit.end[0] - _beside(view, edit.end[0] - 1))
+            runs = [
+                (min(a, core.start), max(b, core.stop)) if a < edit.end[0] and edit.start[0] < b and core else (a, b)
+                for a, b in runs
+            ]
     out: list[Run] = []
-    for a, b in pieces:
-        before = view.edit_of(out[-1][1] - 1) if out else None
-        same = before is not None and len(before.start) == 1 and before is view.edit_of(a)
-        if same and not _beside(view, a) and not _beside(view, out[-1][1] - 1):
-            out[-1] = (out[-1][0], b)
+    for a, b in sorted(runs):
+        if out and a <= out[-1][1]:
+            out[-1] = (out[-1][0], max(b, out[-1][1]))
         else:
             out.append((a, b))
     return out
 
 
 def _beside(view: View, i: int) -> bool:
-    """Whether this is a user's message at the edge of an edit, which our text may have joined (see `alternating`)."""
+    """Whether this is a user's message at the edge of an edit, which our text has joined (see `alternating`)."""
     edit = view.edit_of(i)
     if edit is None or len(edit.start) != 1 or view.format.name != "chat" or view.messages[i].role != "user":
         return False
-    return i in (edit.start[0], edit.end[0] - 1) and alternates(view)
+    own = view.messages[i].data.get("content")
+    now = edit.replacement[0].get("content") if len(edit.replacement) == 1 else None
+    if not own or not now or i not in (edit.start[0], edit.end[0] - 1) or edit.end[0] - edit.start[0] == 1:
+        return False
+    first = i == edit.start[0]
+    if isinstance(own, str) and isinstance(now, str):
+        return now.startswith(f"{own}{_GAP}") if first else now.endswith(f"{_GAP}{own}")
+    blocks, standing = _contents([own, []]), _contents([now, []])
+    return bool(standing[: len(blocks)] == blocks if first else standing[-len(blocks) :] == blocks)
 
 
 def fold(
@@ -97,7 +112,7 @@ def fold(
             [view.format.reference(f"{text}\n[contents of what was taken out here: {where}]")] if n == 0 else []
         )
         edits.append(view.replace(layer, action, ((a,), (b,)), new, reason=reason, ref=ref if n == 0 else ""))
-    return alternating(view, edits, layer) if join else edits
+    return alternating(view, edits, layer, join=join)
 
 
 def stands(view: View, runs: Iterable[Run]) -> bool:
@@ -135,13 +150,14 @@ def _about(view: View, i: int, k: int) -> str:
 # ---- roles that have to alternate
 
 
-def alternating(view: View, edits: list[Edit], layer: str) -> list[Edit]:
+def alternating(view: View, edits: list[Edit], layer: str, *, join: bool = True) -> list[Edit]:
     """The edits such that a Chat request whose roles alternated still alternates.
 
     Strict chat templates (Mistral, Gemma and others on vLLM and llama.cpp) refuse two user messages in a row. What
-    would stand side by side then becomes one message: the user's words, our text, the user's words.
+    would stand side by side then becomes one message: the user's words, our text, the user's words. So does, without
+    `join`, what an earlier edit has joined: its place is taken whole.
     """
-    if view.format.name != "chat" or not edits or not alternates(view):
+    if view.format.name != "chat" or not edits or not ((join and alternates(view)) or _crossing(view, edits)):
         return edits
     groups: list[list[_Stretch]] = []
     for start, end, data in _standing(view, edits):
@@ -152,6 +168,16 @@ def alternating(view: View, edits: list[Edit], layer: str) -> list[Edit]:
     joined = [e for group in groups if (e := _joined(view, group, edits, layer))]
     covered = {e.start for j in joined for e in edits if j.start <= e.start and e.end <= j.end}
     return sorted([*joined, *(e for e in edits if e.start not in covered)], key=lambda e: e.start)
+
+
+def _crossing(view: View, edits: Sequence[Edit]) -> bool:
+    """Whether one of these edits takes only a part of what an earlier one stands for."""
+    for new in edits:
+        for end in (new.start[0], new.end[0] - 1):
+            old = view.edit_of(end)
+            if old is not None and len(old.start) == 1 and not (new.start <= old.start and old.end <= new.end):
+                return True
+    return False
 
 
 _Stretch = tuple[int, int, "Json | None"]
@@ -198,7 +224,7 @@ def _joined(view: View, group: list[_Stretch], edits: Sequence[Edit], layer: str
 
 def _contents(values: list[Any]) -> Json:
     if all(isinstance(v, str) for v in values):
-        return "\n\n".join(values)
+        return _GAP.join(values)
     blocks: list[Json] = []
     for value in values:
         blocks.extend(value if isinstance(value, list) else [{"type": "text", "text": value}] if value else [])

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .. import jsonio
-from ..formats import format_named, read_message
+from ..formats import format_named, read_message, split
 from ..laws import gained, violations
 from ..tokens.usage import input_tokens
+from ..oneshot import restore
+from ..store import Store
 from ..types import Edit, Format, FormatName, Json, Message, Violation
 from .session import ReaderName, Segment, Session, Turn
 
@@ -47,7 +49,10 @@ class Compaction(Protocol):
 class Engine(Protocol):
     """What a replay walks through: `packlight.Compactor`, or anybody's policy in its shape."""
 
-    def fit(self, request: Any, /, *, now_seconds: float | None = None) -> Any:
+    store: Store
+    """Where it keeps what it takes out."""
+
+    def fit(self, request: Any, /, *, now_seconds: float | None = None, format: str | None = None) -> Any:
         """A `Compaction`."""
         ...
 
@@ -167,7 +172,7 @@ class _Walk:
         self._format = format_named(session.format)
         self._validator = _Validator(self._format)
         self._sent: list[Any] | None = None
-        self._last: tuple[dict[str, Any], Compaction] | None = None
+        self._last: tuple[Any, Compaction] | None = None
         self._now_seconds = 0.0
         """Turns without a time get the one before: a replay never reads the clock."""
 
@@ -177,10 +182,10 @@ class _Walk:
 
     def step(self, segment: Segment, turn: Turn) -> None:
         request = self._session.request(segment, turn)
-        if request["model"] is None:
-            del request["model"]
         self._now_seconds = turn.seconds if turn.seconds is not None else self._now_seconds
-        compaction: Compaction = self._engine.fit(request, now_seconds=self._now_seconds)
+        compaction: Compaction = self._engine.fit(
+            request, now_seconds=self._now_seconds, format=self._session.format
+        )
         self._last = request, compaction
         self._measure(compaction, turn)
         is_batch = bool(compaction.report.new_edits)
@@ -199,6 +204,9 @@ class _Walk:
             return True
         request, compaction = self._last
         same = bool(compaction.restore() == request)
+        if compaction.changed:
+            rebuilt = restore(compaction.request, self._engine.store, all=True, format=self._session.format)
+            same = same and rebuilt == request
         self._result.restored &= same
         return same
 
@@ -227,13 +235,17 @@ class _Walk:
         )
 
     def _check_prefix(self, compaction: Compaction, is_batch: bool) -> None:
-        sent = compaction.request[self._session.list_key]
+        sent = self._list(compaction.request)
         before, self._sent = self._sent, sent
         if before is None or begins_with(sent, before):
             return
         (self._result.breaks_at_batch if is_batch else self._result.breaks_elsewhere).append(self.turn)
 
-    def _check_valid(self, request: Mapping[str, Any], compaction: Compaction) -> None:
+    def _list(self, request: Any) -> Sequence[Any]:
+        messages: Sequence[Any] = request[self._session.list_key] if isinstance(request, Mapping) else request
+        return messages
+
+    def _check_valid(self, request: Any, compaction: Compaction) -> None:
         found = self._validator(compaction.request)
         if found:
             found = gained(self._validator(request), found)
@@ -247,10 +259,9 @@ class _Validator:
         self._format = fmt
         self._read: dict[int, tuple[Any, Message]] = {}
 
-    def __call__(self, request: Mapping[str, Any]) -> list[Violation]:
-        key = self._format.list_key
-        head = {k: v for k, v in request.items() if k != key}
-        return violations(self._format, [self._message(m) for m in request[key]], head)
+    def __call__(self, request: Any) -> list[Violation]:
+        _, messages, head = split(request, self._format.name)
+        return violations(self._format, [self._message(m) for m in messages], head)
 
     def _message(self, raw: Any) -> Message:
         known = self._read.get(id(raw))

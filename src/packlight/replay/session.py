@@ -62,9 +62,16 @@ class Session:
     def list_key(self) -> str:
         return "input" if self.format == "responses" else "messages"
 
-    def request(self, segment: Segment, turn: Turn) -> dict[str, Any]:
-        """The body of a model call. The messages are the session's own objects: do not change them."""
-        return {"model": turn.model or self.model, **self.head, self.list_key: segment.messages[: turn.end]}
+    def request(self, segment: Segment, turn: Turn) -> Any:
+        """What a model call sent: its body, or the bare list where the file holds neither system nor tools.
+
+        The messages are the session's own objects: do not change them.
+        """
+        messages = segment.messages[: turn.end]
+        if not self.head:
+            return messages
+        model = turn.model or self.model
+        return {**({"model": model} if model else {}), **self.head, self.list_key: messages}
 
 
 class Notes:

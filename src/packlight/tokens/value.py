@@ -89,6 +89,16 @@ _BARE = frozenset(
 """Fields whose value is read, but not their name."""
 
 _SEALED = frozenset({"signature", "encrypted_content", "thoughtSignature", "thought_signature", "encrypted_stdout"})
+_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+_NOT, _AS_SEALED, _WITHOUT_NAME = 0, 1, 2
+_READ = {
+    **dict.fromkeys(("input", *_BARE), _WITHOUT_NAME),
+    **dict.fromkeys(_SEALED, _AS_SEALED),
+    **dict.fromkeys(_UNSEEN, _NOT),
+}
+"""How a field is read; any other with its name."""
+
 _FRAMES = {
     "tool_use": CLAUDE_CALL_TOKENS,
     "server_tool_use": CLAUDE_CALL_TOKENS,
@@ -143,7 +153,10 @@ class _Walk:
                 self.json(value)
                 return
             for item in value:
-                self.value(item, depth + 1)
+                if type(item) is dict:
+                    self.mapping(item, depth + 1)
+                else:
+                    self.value(item, depth + 1)
         elif isinstance(value, Mapping):
             self.mapping(value, depth)
         elif value is not None and not isinstance(value, bool):
@@ -151,7 +164,7 @@ class _Walk:
 
     def mapping(self, value: Mapping[str, Any], depth: int) -> None:
         kind = value.get("type")
-        if is_media(value):
+        if kind is not None and is_media(value):
             self.tokens += media_tokens(read_one(value), self.rule, detail=_detail(value))
             return
         if depth > _MAX_DEPTH or _is_tool(value, kind):
@@ -159,28 +172,31 @@ class _Walk:
             return
         if "role" in value:
             self.tokens += MESSAGE_TOKENS
+            if value["role"] == "tool":
+                self.tokens += RESULT_TOKENS
         if isinstance(kind, str):
             self.tokens += _FRAMES.get(kind, 0)
-        if value.get("role") == "tool":
-            self.tokens += RESULT_TOKENS
-        if kind in ("thinking", "redacted_thinking", "reasoning"):
-            self.thinking(value, depth)
-            return
-        for key, inner in value.items():
-            self.field(key, inner, depth)
+            if kind in _THINKING:
+                self.thinking(value, depth)
+                return
+        self.fields(value, depth)
 
-    def field(self, key: str, inner: Any, depth: int) -> None:
-        if key in _UNSEEN or inner is None:
-            return
-        if key in _SEALED:
-            self.tokens += sealed_tokens(len(inner)) if isinstance(inner, str) else 0
-        elif key == "input" and not isinstance(inner, (str, list)):
-            self.arguments(inner)
-        elif key in _BARE or key == "input":
-            self.value(inner, depth + 1)
-        else:
-            self.texts.append(key)
-            self.value(inner, depth + 1)
+    def fields(self, value: Mapping[str, Any], depth: int) -> None:
+        texts = self.texts
+        for key, inner in value.items():
+            how = _READ.get(key)
+            if how == _NOT or inner is None:
+                continue
+            if how is None:
+                texts.append(key)
+            if type(inner) is str and how != _AS_SEALED:
+                texts.append(inner)
+            elif how == _AS_SEALED:
+                self.tokens += sealed_tokens(len(inner)) if isinstance(inner, str) else 0
+            elif key == "input" and not isinstance(inner, (str, list)):
+                self.arguments(inner)
+            else:
+                self.value(inner, depth + 1)
 
     def thinking(self, value: Mapping[str, Any], depth: int) -> None:
         """Readable thinking is often a summary of what the seal holds: the larger of the two counts."""
@@ -195,11 +211,11 @@ class _Walk:
 
     def arguments(self, value: Any) -> None:
         """The input of an Anthropic call: names and values of its fields, strings as they are."""
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             self.json(value)
             return
+        self.tokens += CLAUDE_FIELD_TOKENS * len(value)
         for key, inner in value.items():
-            self.tokens += CLAUDE_FIELD_TOKENS
             self.texts.append(str(key))
             if isinstance(inner, str):
                 self.texts.append(inner)
@@ -214,8 +230,10 @@ def _is_tool(value: Mapping[str, Any], kind: Any) -> bool:
     """A tool definition: models read it as JSON."""
     if "input_schema" in value or "parameters" in value:
         return True
+    if kind != "function":
+        return False
     function = value.get("function")
-    return kind == "function" and isinstance(function, Mapping) and "arguments" not in function
+    return isinstance(function, Mapping) and "arguments" not in function
 
 
 def _detail(block: Mapping[str, Any]) -> str:
