@@ -20,7 +20,8 @@ def one(source: bytes, **kwargs: Any) -> Session:
 
 
 def requests(session: Session) -> list[list[dict[str, Any]]]:
-    return [session.request(s, t)[session.list_key] for s in session.segments for t in s.turns]
+    bodies = [session.request(s, t) for s in session.segments for t in s.turns]
+    return [body[session.list_key] if isinstance(body, dict) else body for body in bodies]
 
 
 def assert_sound(session: Session) -> None:
@@ -30,7 +31,7 @@ def assert_sound(session: Session) -> None:
         assert ends == sorted(ends)
         assert all(0 < end <= len(segment.messages) for end in ends)
         for turn in segment.turns[:: max(1, len(ends) // 12)] + segment.turns[-1:]:
-            assert validate(session.request(segment, turn)) == []
+            assert validate(session.request(segment, turn), session.format) == []
 
 
 # Records of Codex

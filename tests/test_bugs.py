@@ -539,7 +539,7 @@ def refusal(message, status=400, kind="invalid_request_error", **more):
 
 def test_b58_too_many_images():
     """The oldest images give way, down to what the error allows."""
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{cases.png(64, 64)}"}}
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{cases.png(512, 512)}"}}
     messages = []
     for n in range(51):
         messages += [

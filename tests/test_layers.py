@@ -486,7 +486,10 @@ def test_empty_summary_is_no_summary(text):
         return Summary(text=text)
 
     talk = Talk("chat").user("go").call(*read("a"), prose("a", 200)).call(*read("b"), "b").says("Done.").user("more")
-    assert planned(CompactHistory(writer=nothing, keep_recent_tokens=0), talk, 100)[1] == []
+    with pytest.raises(packlight.SummaryError, match="empty"):
+        planned(CompactHistory(writer=nothing, keep_recent_tokens=0), talk, 100)
+    c = compact(talk.messages, "chat", "default", 200_000, writer=nothing)
+    assert isinstance(c.report.error, packlight.SummaryError) and "summarised" not in {e.action for e in c.report.edits}
 
 
 # ---- snip_compact

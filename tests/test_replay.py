@@ -53,15 +53,20 @@ class ClearingEngine:
     usages: list[object] = field(default_factory=list)
     clock: list[float | None] = field(default_factory=list)
 
-    def fit(self, request: Any, /, *, now_seconds: float | None = None) -> FakeCompaction:
+    store: None = None
+    """It keeps nothing: what it gives back it holds itself."""
+
+    def fit(self, request: Any, /, *, now_seconds: float | None = None, format: str | None = None) -> FakeCompaction:
         self.clock.append(now_seconds)
-        before, sent, new = size(request["messages"]), self.edited(request["messages"]), ()
+        messages = request["messages"] if isinstance(request, dict) else request
+        before, sent, new = size(messages), self.edited(messages), ()
         if size(sent) > BUDGET:
-            new = self.plan(request["messages"])
-            sent = self.edited(request["messages"])
-        changed = any(a is not b for a, b in zip(sent, request["messages"], strict=True))
+            new = self.plan(messages)
+            sent = self.edited(messages)
+        changed = any(a is not b for a, b in zip(sent, messages, strict=True))
         report = FakeReport(before, size(sent), new)
-        return FakeCompaction(request, {**request, "messages": sent} if changed else request, report)
+        shaped = {**request, "messages": sent} if isinstance(request, dict) else sent
+        return FakeCompaction(request, shaped if changed else request, report)
 
     def plan(self, messages: list[dict[str, Any]]) -> tuple[Edit, ...]:
         results = [(i, m) for i, m in enumerate(messages) if is_result(m)]
@@ -167,10 +172,10 @@ class OtherOrder(ClearingEngine):
 
 
 class Forgetful(ClearingEngine):
-    def fit(self, request: Any, /, *, now_seconds: float | None = None) -> FakeCompaction:
+    def fit(self, request: Any, /, *, now_seconds: float | None = None, format: str | None = None) -> FakeCompaction:
         compaction = super().fit(request, now_seconds=now_seconds)
         if compaction.changed:
-            compaction.given = {**request, "messages": [*request["messages"][:-1], {"role": "user", "content": "?"}]}
+            compaction.given = {"messages": [{"role": "user", "content": "?"}]}
         return compaction
 
 

@@ -260,7 +260,9 @@ class Compactor:
             return "asked for"
         if self.policy.each_call:
             return self.policy.due(work.size) or "each call"
-        return self.policy.due(work.size) or (self._limit_reason(work) if self.policy.on_overflow else None)
+        other = self._limit_reason(work) if self.policy.on_overflow else None
+        work.other_limit = other is not None
+        return self.policy.due(work.size) or other
 
     def _limit_reason(self, work: Work) -> str | None:
         """Another limit of the provider that the request breaks."""
@@ -378,6 +380,7 @@ class Compactor:
         measures = {"size_tokens": work.view.tokens, "size_bytes": size_bytes, "images": images, "attempt": c.attempt}
         work.limits = narrowed(work.limits, found, **measures)
         work.attempt = c.attempt + 1
+        work.other_limit = found is not None and found.kind in ("media", "request_bytes")
         result = yield from self._batch(work, "the provider refused it for its length", force=False)
         if not result.report.new_edits:
             why = "nothing more can be taken out"

@@ -47,6 +47,8 @@ class Facts:
     base_tokens: int = 0
     carried_tokens: int = 0
     sent_seconds: float | None = None
+    sent_length: int = 0
+    """Messages of the last request."""
     floor_tokens: int = 0
     """Where the last batch ended that could not make the request fit; 0 when it could."""
 
@@ -131,7 +133,11 @@ class Gauge:
     def sent(self, seen: Seen, view: View, now: float, batch: Batch | None = None) -> None:
         """A request is about to be sent."""
         facts = self.facts(seen)
+        again = self._facts.get(seen.chain[-1]) is facts and facts.sent_length == len(seen.items)
+        facts.sent_length = len(seen.items)
         tokens = view.tokens
+        if again and batch is None:
+            return  # the same request once more carries nothing further
         if batch is not None:
             facts.base_tokens, facts.carried_tokens, facts.first_counted = tokens, 0, 0
         else:
@@ -145,10 +151,8 @@ class Gauge:
         over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
         self.facts(seen).floor_tokens = view.tokens if over else 0
 
-    def record(
-        self, seen: Seen, view: View, usage: Any, *, whole: bool, now_seconds: float, conversation: str
-    ) -> None:
-        """Learn from what the provider counted. A `whole` request hides nothing; a bare list hides system and tools."""
+    def record(self, seen: Seen, view: View, usage: Any, *, whole: bool, now_seconds: float, conversation: str) -> None:
+        """Learn from what the provider counted. A whole request hides nothing, a bare list system and tools."""
         counted = input_tokens(usage)
         if not counted:
             return
@@ -171,7 +175,9 @@ class Gauge:
         self._keep(seen.chain[-1], facts)
         row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})
         try:
-            self._store.put_usage(seen.chain[-1], row, owner=self._owner, conversation=conversation, now_seconds=now_seconds)
+            self._store.put_usage(
+                seen.chain[-1], row, owner=self._owner, conversation=conversation, now_seconds=now_seconds
+            )
         except StoreError:
             return  # a size is estimated in the next process; nothing else hangs on it
 

@@ -54,6 +54,8 @@ class Work:
     attempt: int = 0
     error: Exception | None = None
     """What a layer failed with; the others went on."""
+    other_limit: bool = False
+    """The request breaks a limit that is not of tokens: bytes, or number or size of images."""
 
     def run(self, layer: Layer, view: View, target: Target) -> Steps:
         """The view with what a layer plans; one that writes a summary is driven step by step."""
@@ -115,7 +117,7 @@ def refused(work: Work, view: View, broken: Sequence[Violation]) -> str | None:
     if broken:
         return f"it would break the request: {broken[0]}"
     freed, budget = work.view.tokens - view.tokens, work.limits.budget_tokens
-    if freed <= 0:
+    if freed <= 0 and not work.other_limit:
         return "it would not be smaller"
     if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
         head = round(view.head_tokens * view.ratio)

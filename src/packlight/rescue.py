@@ -37,13 +37,14 @@ def narrowed(
     """The limits for the next try: what the error names, less a margin, and smaller than the last try in any case."""
     share = _SHARE[attempt]
     limit = found.limit_tokens if found else None
+    roomy = max(limits.budget_tokens or 0, 2 * size_tokens)
     budget = round(size_tokens * share)
     if limit is not None:
         budget = min(budget, round((limit - min(limits.room_tokens, limit // 4)) * 0.95))
     if found is not None and found.kind == "request_bytes":
         most = min(found.limit_bytes or size_bytes, size_bytes)
-        return replace(limits, budget_tokens=size_tokens, max_bytes=round(most * share))
+        return replace(limits, budget_tokens=roomy, max_bytes=round(most * share))
     if found is not None and found.kind == "media":
         most = min(found.limit_images or images - 1, images - 1)
-        return replace(limits, budget_tokens=size_tokens, max_images=max(0, round(most * (1, 0.5, 0)[attempt])))
+        return replace(limits, budget_tokens=roomy, max_images=max(0, round(most * (1, 0.5, 0)[attempt])))
     return replace(limits, budget_tokens=max(1, budget))

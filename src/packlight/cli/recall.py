@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from ..recall import recall
+from .. import recall
 from .streams import needs_folder, say, show, show_json
 
 

@@ -11,7 +11,7 @@ from ..formats import plain, read_message, split
 from ..formats.common import without_marks
 from ..types import Edit, Format, Json, Message, Part
 from ..view import apply, pair
-from .rules import MAX_CACHE_MARKS, broken_arguments, count_marks, uncounted, violations
+from .rules import MAX_CACHE_MARKS, broken_arguments, count_marks, marks_of_head, output_type, uncounted, violations
 
 
 def repair(request: Json, format: str | None = None) -> Json:
@@ -31,12 +31,20 @@ def repair(request: Json, format: str | None = None) -> Json:
 
 def repairs(fmt: Format, messages: Sequence[Message], head: Mapping[str, Any]) -> list[Edit]:
     """The edits that mend a list: message spans, sorted. Empty when there is nothing to mend."""
-    if not violations(fmt, messages, head) and not _reused_ids(fmt, messages):
+    given = messages
+    messages = _with_own_ids(fmt, messages)
+    broken = violations(fmt, messages, head)
+    if messages is given and not broken:
         return []
-    mended = [_mended(fmt, m) for m in messages]
+    gone = {v.position for v in broken if v.rule in ("orphan_server_result", "unanswered_server_call")}
+    mended = [_mended(fmt, m, {b[1] for b in gone if b[0] == i}) for i, m in enumerate(messages)]
     _drop_orphans(fmt, messages, mended, head)
-    _rename_reused(fmt, messages, mended)
     _answer_open(fmt, messages, mended)
+    if fmt.name == "responses":
+        for (i, k), (j, _) in pair(messages).answer.items():
+            kind = output_type(messages[i].parts[k])
+            if mended[j] and mended[j][0].get("type") != kind:
+                mended[j][0] = {**mended[j][0], "type": kind}
     for i, message in enumerate(messages):
         mended[i] = [m for m in mended[i] if not _is_empty(fmt, m, message)]
     _start_with_user(fmt, messages, mended)
@@ -44,11 +52,11 @@ def repairs(fmt: Format, messages: Sequence[Message], head: Mapping[str, Any]) -
     return [
         Edit("repair", "repaired", (i,), (i + 1,), tuple(new), reason="mended")
         for i, new in enumerate(mended)
-        if len(new) != 1 or new[0] is not messages[i].data
+        if len(new) != 1 or new[0] is not given[i].data
     ]
 
 
-def _mended(fmt: Format, message: Message) -> list[dict[str, Json]]:
+def _mended(fmt: Format, message: Message, gone: set[int]) -> list[dict[str, Json]]:
     data = _whole_characters(message.data) if message.lone_surrogates else message.data
     broken = {
         k: {"_invalid": p.arguments_text}
@@ -57,17 +65,30 @@ def _mended(fmt: Format, message: Message) -> list[dict[str, Json]]:
     }
     if broken:
         data = fmt.replace_arguments(data, broken)
-    blocks = fmt.blocks(data)
-    if blocks and isinstance(data.get("content"), (list, str)):
-        visible = [_visible(b) for b in blocks]
-        results_first = sorted(visible, key=lambda b: not (isinstance(b, dict) and b.get("type") == "tool_result"))
-        if message.role == "assistant":
-            results_first = visible
-        if any(a is not b for a, b in zip(results_first, blocks, strict=True)) and (
-            isinstance(data.get("content"), list) or not str(data["content"]).strip()
-        ):
-            data = fmt.with_blocks(data, results_first)
-    return [data]
+    if fmt.name == "chat" and data.get("tool_calls") == []:
+        data = {k: v for k, v in data.items() if k != "tool_calls"}
+    if fmt.name != "anthropic" and data.get("content") == []:
+        kind = {"chat": "text"}.get(fmt.name, "output_text" if message.role == "assistant" else "input_text")
+        data = {**data, "content": [{"type": kind, "text": "(no text)"}]}
+    return [_with_mended_blocks(fmt, message, data, gone)]
+
+
+def _with_mended_blocks(fmt: Format, message: Message, data: dict[str, Json], gone: set[int]) -> dict[str, Json]:
+    """Visible texts, results before other content, no mark on thinking; without the blocks at these places."""
+    old = fmt.blocks(data)
+    if not old or (isinstance(data.get("content"), str) and data["content"].strip()):
+        return data
+    blocks = [_visible(b) for n, b in enumerate(old) if n not in gone]
+    if fmt.name == "anthropic" and message.role == "assistant":
+        blocks = [without_marks(b) if _type_of(b).endswith("thinking") else b for b in blocks]
+    elif fmt.name == "anthropic":
+        blocks.sort(key=lambda b: _type_of(b) != "tool_result")
+    same = len(blocks) == len(old) and all(a is b for a, b in zip(blocks, old, strict=True))
+    return data if same else fmt.with_blocks(data, blocks)
+
+
+def _type_of(block: Json) -> str:
+    return str(block.get("type") or "") if isinstance(block, dict) else ""
 
 
 def _visible(block: Json) -> Json:
@@ -152,7 +173,7 @@ def _result_for(fmt: Format, call: Part, late: Message | None, at: tuple[int, in
         return {"type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": True}
     if fmt.name == "chat":
         return {"role": "tool", "tool_call_id": call.call_id, "content": text}
-    return {"type": f"{call.type}_output", "call_id": call.call_id, "output": text}
+    return {"type": output_type(call), "call_id": call.call_id, "output": text}
 
 
 def _put_blocks(
@@ -167,39 +188,44 @@ def _put_blocks(
         mended[i] = [*mended[i], {"role": "user", "content": results}]
 
 
-def _reused_ids(fmt: Format, messages: Sequence[Message]) -> bool:
+def _with_own_ids(fmt: Format, messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with a number on each id that was used before, on call and result; themselves when none was.
+
+    The first call keeps its id, for the cache's sake. Anthropic and Chat take an id again in a later message.
+    """
+    calls = [
+        (i, k, p) for i, m in enumerate(messages) for k, p in enumerate(m.parts) if p.kind == "call" and not p.server
+    ]
+    used: Counter[tuple[int, str]] = Counter()
+    new: dict[tuple[int, int], str] = {}
+    for i, k, part in calls:
+        scope = 0 if fmt.name == "responses" else i
+        used[(scope, part.call_id)] += 1
+        if used[(scope, part.call_id)] > 1 and part.type != "mcp_approval_request":
+            new[(i, k)] = f"{part.call_id}_d{used[(scope, part.call_id)] - 1}"
+    if not new:
+        return messages
+    answer = pair(messages).answer
+    new |= {answer[call]: name for call, name in new.items() if call in answer}
+    changed = {i: messages[i].data for i, _ in new}
+    for (i, k), name in new.items():
+        changed[i] = _renamed(fmt, changed[i], messages[i].parts[k], name)
+    return [read_message(fmt, changed[i], uncounted) if i in changed else m for i, m in enumerate(messages)]
+
+
+def _renamed(fmt: Format, data: dict[str, Json], part: Part, name: str) -> dict[str, Json]:
     if fmt.name == "responses":
-        ids = [p.call_id for m in messages for p in m.parts if p.kind == "call" and not p.server]
-        return len(ids) != len(set(ids))
-    return fmt.name == "chat" and any(
-        len(ids) != len(set(ids)) for m in messages if len(ids := [p.call_id for p in m.parts if p.kind == "call"]) > 1
-    )
-
-
-def _rename_reused(fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]]) -> None:
-    """A later call with a used id gets a number, its result too; the first keeps its own, for the cache's sake."""
-    if not _reused_ids(fmt, messages):
-        return
-    pairs = pair(messages)
-    used: Counter[str] = Counter()
-    before = -1
-    for (i, k), (j, _) in sorted(pairs.answer.items()):
-        part = messages[i].parts[k]
-        if fmt.name == "chat" and i != before:
-            used.clear()
-        before = i
-        used[part.call_id] += 1
-        if used[part.call_id] == 1 or not mended[i] or not mended[j]:
-            continue
-        new = f"{part.call_id}_d{used[part.call_id] - 1}"
-        if fmt.name == "responses":
-            mended[i][0] = {**mended[i][0], "call_id": new}
-            mended[j][0] = {**mended[j][0], "call_id": new}
-        else:
-            calls = list(mended[i][0]["tool_calls"])
-            calls[part.index] = {**calls[part.index], "id": new}
-            mended[i][0] = {**mended[i][0], "tool_calls": calls}
-            mended[j][0] = {**mended[j][0], "tool_call_id": new}
+        return {**data, "call_id": name}
+    if fmt.name == "anthropic":
+        blocks = list(data["content"])
+        key = "id" if part.kind == "call" else "tool_use_id"
+        blocks[part.block] = {**blocks[part.block], key: name}
+        return {**data, "content": blocks}
+    if part.kind == "result":
+        return {**data, "tool_call_id": name}
+    calls = list(data["tool_calls"])
+    calls[part.index] = {**calls[part.index], "id": name}
+    return {**data, "tool_calls": calls}
 
 
 def _is_empty(fmt: Format, data: dict[str, Json], source: Message) -> bool:
@@ -235,7 +261,7 @@ def _drop_marks(fmt: Format, mended: list[list[dict[str, Json]]], head: Mapping[
     """The oldest cache marks of the messages go until no more than four are left."""
     if fmt.name != "anthropic":
         return
-    excess = sum(count_marks(head.get(key)) for key in ("tools", "system")) - MAX_CACHE_MARKS
+    excess = marks_of_head(head) - MAX_CACHE_MARKS
     excess += sum(count_marks(m.get("content")) for new in mended for m in new)
     for new in mended:
         for n, message in enumerate(new):

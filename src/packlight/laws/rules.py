@@ -136,36 +136,81 @@ def _empty_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
         if not message.parts and not (i == len(messages) - 1 and message.role == "assistant"):
             yield Violation((i,), "empty_content", "a message must have content")
         for part in message.parts:
-            if part.kind == "text" and not part.text.strip():
+            inside = message.data["content"][part.block].get("content") if part.type == "tool_result" else None
+            blank = any(_is_blank_text(b) for b in inside) if isinstance(inside, list) else False
+            if blank or (part.kind == "text" and not part.text.strip()):
                 yield Violation(_at(i, part), "empty_text", "a text block must have visible text")
+
+
+def _is_blank_text(block: Json) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and not str(block.get("text") or "").strip()
 
 
 def _thinking_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
     for i, message in enumerate(messages):
         if message.role == "assistant" and message.parts and all(p.kind == "thinking" for p in message.parts):
             yield Violation((i,), "thinking_alone", "an assistant message must hold more than thinking")
+        for part in message.parts:
+            if part.kind == "thinking" and message.data["content"][part.block].get("cache_control"):
+                yield Violation(_at(i, part), "mark_on_thinking", "thinking can't carry a cache mark")
+
+
+def _manual_thinking(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """Older Claude models in manual mode: an open tool loop's newest response begins with its thinking."""
+    thinking = head.get("thinking")
+    if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
+        return
+    last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "assistant"), None)
+    if last is None or not any(p.kind == "call" and not p.server for p in messages[last].parts):
+        return
+    if any(p.kind != "result" for m in messages[last + 1 :] for p in m.parts):
+        return  # the user spoke: the loop is over
+    first = last
+    while first and messages[first - 1].role == "assistant":
+        first -= 1
+    if messages[first].parts and messages[first].parts[0].kind != "thinking":
+        yield Violation(
+            (first, 0), "thinking_missing", "with manual thinking an open tool loop begins with its thinking"
+        )
 
 
 def _server_results(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
-    """A server tool's result stands in the assistant message of its call."""
+    """A server tool's result stands behind its call, in the assistant's messages; only the last may still wait."""
+    waiting: dict[str, tuple[int, Part]] = {}
     for i, message in enumerate(messages):
-        calls = {p.call_id for p in message.parts if p.kind == "call" and p.server}
         for part in message.parts:
-            if part.kind == "result" and part.server and part.call_id not in calls:
-                yield Violation(
-                    _at(i, part),
-                    "orphan_server_result",
-                    f"result {part.call_id!r} has no server tool call in its message",
-                )
+            if part.kind == "call" and part.server:
+                waiting[part.call_id] = (i, part)
+            elif part.kind == "result" and part.server and waiting.pop(part.call_id, None) is None:
+                why = f"result {part.call_id!r} has no server tool call before it"
+                yield Violation(_at(i, part), "orphan_server_result", why)
+    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    for i, part in waiting.values():
+        if i != last:
+            why = f"server tool call {part.call_id!r} has no result"
+            yield Violation(_at(i, part), "unanswered_server_call", why)
+
+
+def _call_ids(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    """Two calls of one message have two ids."""
+    for i, message in enumerate(messages):
+        ids = [p.call_id for p in message.parts if p.kind == "call"]
+        if len(ids) != len(set(ids)):
+            yield Violation((i,), "duplicate_call_id", "two calls of one message have the same id")
 
 
 def _cache_marks(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
-    marks = sum(count_marks(head.get(key)) for key in ("tools", "system"))
+    marks = marks_of_head(head)
     for i, message in enumerate(messages):
         marks += count_marks(message.data.get("content"))
         if marks > MAX_CACHE_MARKS:
             yield Violation((i,), "too_many_cache_marks", f"at most {MAX_CACHE_MARKS} blocks may carry cache_control")
             return
+
+
+def marks_of_head(head: Mapping[str, Any]) -> int:
+    """Cache marks outside of the messages; a top-level `cache_control` takes one of the four as well."""
+    return sum(count_marks(head.get(key)) for key in ("tools", "system")) + bool(head.get("cache_control"))
 
 
 def count_marks(blocks: Any) -> int:
@@ -206,12 +251,12 @@ def _adjacent_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str,
 
 def _shape_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
     for i, message in enumerate(messages):
-        if (
-            message.role == "assistant"
-            and not any(p.kind != "thinking" for p in message.parts)
-            and not message.data.get("audio")
-        ):
+        data = message.data
+        says = any(p.kind != "thinking" for p in message.parts) or data.get("audio")
+        if (message.role == "assistant" and not says) or data.get("content") == []:
             yield Violation((i,), "empty_content", "an assistant message must have content or tool_calls")
+        if data.get("tool_calls") == []:
+            yield Violation((i,), "empty_tool_calls", "tool_calls must be left out when there are none")
 
 
 def broken_arguments(part: Part) -> bool:
@@ -248,6 +293,21 @@ def _reasoning(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any
             yield Violation((i,), "reasoning_alone", "a reasoning item must be followed by the item it belongs to")
 
 
+def _shape_responses(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
+    for i, message in enumerate(messages):
+        if message.data.get("content") == [] and "role" in message.data:
+            yield Violation((i,), "empty_content", "a message must have content")
+    for (i, k), (j, m) in pairs.answer.items():
+        call, result = messages[i].parts[k], messages[j].parts[m]
+        if result.type != output_type(call):
+            yield Violation((j,), "wrong_result_type", f"a {call.type} is answered by {output_type(call)}")
+
+
+def output_type(call: Part) -> str:
+    """The type of the item that answers a call."""
+    return "mcp_approval_response" if call.type == "mcp_approval_request" else f"{call.type}_output"
+
+
 _COMMON: tuple[Rule, ...] = (_lone_surrogates, _orphans, _unanswered)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "anthropic": (
@@ -256,10 +316,12 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         _roles_anthropic,
         _empty_anthropic,
         _thinking_anthropic,
+        _manual_thinking,
         _server_results,
+        _call_ids,
         _cache_marks,
         _compaction_first,
     ),
     "chat": (*_COMMON, _adjacent_chat, _shape_chat, _arguments, _empty_parts),
-    "responses": (*_COMMON, _reasoning, _arguments, _empty_parts),
+    "responses": (*_COMMON, _reasoning, _arguments, _empty_parts, _shape_responses),
 }

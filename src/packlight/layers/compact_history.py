@@ -111,7 +111,10 @@ def summarised(
     join: bool = True,
     again: bool = False,
 ) -> Steps:
-    """The edits that put the writer's summary in place of these stretches of [start, end); none without a gain."""
+    """The edits that put the writer's summary in place of these stretches of [start, end); none without a gain.
+
+    Raises SummaryError when the writer gives none.
+    """
     if not runs or (not again and stands(view, runs)):
         return []
     going = {i for a, b in runs for i in range(a, b)}
@@ -125,8 +128,10 @@ def summarised(
         kept=frozenset(range(first, last)) - going,
     )
     summary: Summary = yield from writer(job)
-    if not summary.text.strip():
-        return []
+    if not (summary.text or "").strip():
+        if max_tokens < MIN_SUMMARY_TOKENS:
+            return []  # there was no room for one
+        raise SummaryError("the writer gave an empty summary")
     keep = set(range(first, last)) - going
     reason = f"{len(going)} messages"
     text = frame + summary.text

@@ -35,7 +35,7 @@ def runs_between(view: View, start: int, end: int, keep: Iterable[int] = ()) -> 
         held = view.memo["pinned"] = pinned(view)
     stay = held | set(keep) | kept_messages(view)
     if view.edits:
-        stay = {i for i in stay if not view.is_folded(i) or _beside(view, i)}
+        stay = {i for i in stay if not view.is_folded(i) or is_joined(view, i)}
     runs: list[Run] = []
     for a, b in pieces_of(view):
         if a < start or b > end or (stay and not stay.isdisjoint(range(a, b))):
@@ -51,7 +51,7 @@ def _whole(view: View, runs: list[Run]) -> list[Run]:
     """The stretches, each with the whole of what an earlier edit has taken out where it holds a part of that."""
     for edit in view.edits:
         if len(edit.start) == 1 and edit.end[0] - edit.start[0] > 1:
-            core = range(edit.start[0] + _beside(view, edit.start[0]), edit.end[0] - _beside(view, edit.end[0] - 1))
+            core = range(edit.start[0] + is_joined(view, edit.start[0]), edit.end[0] - is_joined(view, edit.end[0] - 1))
             runs = [
                 (min(a, core.start), max(b, core.stop)) if a < edit.end[0] and edit.start[0] < b and core else (a, b)
                 for a, b in runs
@@ -65,7 +65,7 @@ def _whole(view: View, runs: list[Run]) -> list[Run]:
     return out
 
 
-def _beside(view: View, i: int) -> bool:
+def is_joined(view: View, i: int) -> bool:
     """Whether this is a user's message at the edge of an edit, which our text has joined (see `alternating`)."""
     edit = view.edit_of(i)
     if edit is None or len(edit.start) != 1 or view.format.name != "chat" or view.messages[i].role != "user":
@@ -209,9 +209,16 @@ def _standing(view: View, edits: Sequence[Edit]) -> Iterator[_Stretch]:
 def _joined(view: View, group: list[_Stretch], edits: Sequence[Edit], layer: str) -> Edit | None:
     """One edit for all of a group, when more than one message stands in it and one of them is new."""
     places = [n for n, (_, _, data) in enumerate(group) if data is not None]
-    if len(places) < 2:
+    if not places:
         return None
-    group = group[places[0] : places[-1] + 1]
+    low, high = places[0], places[-1] + 1
+    while low > 0 and _reaches(view, group[low][0], group[low][0] - 1):
+        low -= 1
+    while high < len(group) and _reaches(view, group[high - 1][1] - 1, group[high - 1][1]):
+        high += 1
+    group = group[low:high]
+    if len(group) < 2:
+        return None
     start, end = group[0][0], group[-1][1]
     inside = [e for e in edits if start <= e.start[0] and e.end[0] <= end]
     if not inside:
@@ -220,6 +227,12 @@ def _joined(view: View, group: list[_Stretch], edits: Sequence[Edit], layer: str
     data = {**standing[0], "content": _contents([d.get("content") for d in standing])}
     first = next((e for e in inside if e.ref), inside[0])
     return view.replace(layer, first.action, ((start,), (end,)), [data], reason=first.reason, ref=first.ref)
+
+
+def _reaches(view: View, i: int, other: int) -> bool:
+    """Whether an earlier edit stands for both of these messages: then they can only be edited together."""
+    edit = view.edit_of(i)
+    return edit is not None and len(edit.start) == 1 and edit.start[0] <= other < edit.end[0]
 
 
 def _contents(values: list[Any]) -> Json:

@@ -8,7 +8,7 @@ what the user typed last. Each further try is harsher.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..formats import encode
 from ..types import Edit, Target
@@ -29,6 +29,7 @@ class ReactiveCompact:
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
         before = {id(e) for e in view.edits}
+        target = _by_bytes(view, target)
         for step in self._steps(target):
             if fits(view, target):
                 break
@@ -42,8 +43,10 @@ class ReactiveCompact:
         yield lambda v: texts(v, share_chars, ("user",), live(v))
         yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)(v, target)
         recent = 0 if harsh else self.keep_recent_tokens
-        yield lambda v: CompactHistory(keep_recent_tokens=recent, again=True)(v, target)
+        yield lambda v: CompactHistory(keep_recent_tokens=recent)(v, target)
         for part in (4, 8, 16, 64, 256)[harsh:]:
+            if part == 16:
+                yield lambda v: CompactHistory(keep_recent_tokens=0, again=True)(v, target)
             keep_chars = max(80, target.target_tokens * 3 // part)
             yield from _in_place(keep_chars, target)
         yield lambda v: CompactHistory(keep_recent_tokens=0, max_summary_tokens=600, again=True)(v, target)
@@ -82,8 +85,16 @@ def live_request_of(view: View) -> frozenset[int]:
     return frozenset(keep_terms(view)) | (frozenset() if live is None else {live})
 
 
+def _by_bytes(view: View, target: Target) -> Target:
+    """The target such that reaching its tokens brings the request about under the limit of bytes, too."""
+    if target.max_bytes is None or (size := len(encode(view.rendered()))) <= target.max_bytes:
+        return target
+    tokens = int(view.tokens * target.max_bytes / size * 0.85)
+    return replace(target, target_tokens=min(target.target_tokens, tokens))
+
+
 def fits(view: View, target: Target) -> bool:
     """Whether the view is down to the target, in tokens and, where that is a limit, in bytes."""
     if view.tokens > target.target_tokens:
         return False
-    return target.max_bytes is None or len(encode(view.rendered())) <= target.max_bytes
+    return target.max_bytes is None or len(encode(view.rendered())) <= target.max_bytes * 0.95  # separators, escapes

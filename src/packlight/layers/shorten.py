@@ -13,6 +13,7 @@ from ..summary.wording import head as head_of
 from ..summary.wording import tail as tail_of
 from ..types import Edit, Json, Part
 from ..view import View
+from .fold import is_joined
 from .result import previewed, taken_text
 
 FIXED_LAYER = "reactive_compact"
@@ -127,7 +128,11 @@ def texts(
 ) -> Iterator[Edit]:
     """Texts longer than that in messages of these roles, cut, oldest first."""
     for i, message in enumerate(view.messages):
-        if message.role not in roles or i in skip or view.edit_of(i) is not None:
+        if message.role not in roles or i in skip:
+            continue
+        if view.edit_of(i) is not None:
+            if is_joined(view, i):
+                yield from _cut_joined(view, i, keep_chars)
             continue
         for part in message.parts:
             if part.kind != "text" or len(part.text) <= keep_chars + _NOTE_CHARS or part.type == "refusal":
@@ -136,6 +141,30 @@ def texts(
                 continue
             cut, ref = cut_text(view, part.text, keep_chars)
             yield from _replaced_part(view, i, part, cut, ref, "a long text", layer)
+
+
+def _cut_joined(view: View, i: int, keep_chars: int) -> Iterator[Edit]:
+    """The long texts of a user's message that stands in one with our own text, cut there."""
+    joined = view.edit_of(i)
+    if joined is None:
+        return
+    data = joined.replacement[0]
+    content = data["content"]
+    for part in view.messages[i].parts:
+        if part.kind != "text" or len(part.text) <= keep_chars + _NOTE_CHARS:
+            continue
+        cut, _ = cut_text(view, part.text, keep_chars)
+        if isinstance(content, str):
+            content = content.replace(part.text, cut, 1)
+        else:
+            content = [{**b, "text": cut} if b.get("text") == part.text else b for b in content]
+    if content is data["content"]:
+        return
+    span = (joined.start, joined.end)
+    new = {**data, "content": content}
+    edit = view.replace(joined.layer, joined.action, span, [new], reason=joined.reason, ref=joined.ref)
+    if edit.tokens_after < joined.tokens_after:
+        yield edit
 
 
 def media(

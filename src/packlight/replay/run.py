@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from .. import jsonio
 from ..formats import format_named, read_message, split
 from ..laws import gained, violations
-from ..tokens.usage import input_tokens
 from ..oneshot import restore
 from ..store import Store
+from ..tokens.usage import input_tokens
 from ..types import Edit, Format, FormatName, Json, Message, Violation
 from .session import ReaderName, Segment, Session, Turn
 
@@ -49,8 +49,10 @@ class Compaction(Protocol):
 class Engine(Protocol):
     """What a replay walks through: `packlight.Compactor`, or anybody's policy in its shape."""
 
-    store: Store
-    """Where it keeps what it takes out."""
+    @property
+    def store(self) -> Store | None:
+        """Where it keeps what it takes out; None for one that keeps nothing."""
+        ...
 
     def fit(self, request: Any, /, *, now_seconds: float | None = None, format: str | None = None) -> Any:
         """A `Compaction`."""
@@ -171,7 +173,7 @@ class _Walk:
         self._session, self._result, self._engine = session, result, engine
         self._format = format_named(session.format)
         self._validator = _Validator(self._format)
-        self._sent: list[Any] | None = None
+        self._sent: Sequence[Any] | None = None
         self._last: tuple[Any, Compaction] | None = None
         self._now_seconds = 0.0
         """Turns without a time get the one before: a replay never reads the clock."""
@@ -183,9 +185,7 @@ class _Walk:
     def step(self, segment: Segment, turn: Turn) -> None:
         request = self._session.request(segment, turn)
         self._now_seconds = turn.seconds if turn.seconds is not None else self._now_seconds
-        compaction: Compaction = self._engine.fit(
-            request, now_seconds=self._now_seconds, format=self._session.format
-        )
+        compaction: Compaction = self._engine.fit(request, now_seconds=self._now_seconds, format=self._session.format)
         self._last = request, compaction
         self._measure(compaction, turn)
         is_batch = bool(compaction.report.new_edits)
@@ -204,7 +204,7 @@ class _Walk:
             return True
         request, compaction = self._last
         same = bool(compaction.restore() == request)
-        if compaction.changed:
+        if compaction.changed and self._engine.store is not None:
             rebuilt = restore(compaction.request, self._engine.store, all=True, format=self._session.format)
             same = same and rebuilt == request
         self._result.restored &= same

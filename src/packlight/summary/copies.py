@@ -10,11 +10,13 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..types import Part
 from ..view import View
 from .files import FileEvent, read_text
 from .frame import is_plain
+from .rules import holds_any, rule
 
 BLOCK_LINES = 40
 FILE_SHARE = 0.6
@@ -45,20 +47,29 @@ class FileModel:
     """What is known of one file."""
 
     path: str
-    fragments: list[Fragment] = field(default_factory=list)
     edited: bool = False
     last: int = 0
     """Message of its last read or change."""
+    _fragments: list[Fragment] = field(default_factory=list)
+    _whole: tuple[str, int] | None = None
+    """A whole text and its message, not split into lines yet: the next one mostly takes its place before that."""
 
-    def read(self, text: str, first: int, at: int, whole: bool) -> None:
+    @property
+    def fragments(self) -> list[Fragment]:
+        if self._whole is not None:
+            (text, at), self._whole = self._whole, None
+            self._fragments = [_fragment(text, 1, at)]
+        return self._fragments
+
+    @fragments.setter
+    def fragments(self, fragments: list[Fragment]) -> None:
+        self._fragments, self._whole = fragments, None
+
+    def read(self, text: str, first: int, at: int) -> None:
+        """Lines of the file from this one on, as they were at that message."""
         self.last = at
-        lines = text.split("\n")
-        if lines and not lines[-1]:
-            lines.pop()
-        new = Fragment(lines, [at] * len(lines), first)
-        if whole:
-            self.fragments = [new]
-            return
+        new = _fragment(text, first, at)
+        lines = new.lines
         if self._contradicts(new):
             self.lose_numbers()
         seen = set(lines)
@@ -83,9 +94,12 @@ class FileModel:
                 same, differ = same + agree, differ + max(0, last - first) - agree
         return differ > same
 
+    def read_whole(self, text: str, at: int) -> None:
+        self.last, self._whole = at, (text, at)
+
     def write(self, text: str, at: int) -> None:
         self.edited = True
-        self.read(text, 1, at, whole=True)
+        self.read_whole(text, at)
 
     def edit(self, event: FileEvent, at: int) -> None:
         self.edited, self.last = True, at
@@ -140,6 +154,13 @@ class FileModel:
             fragment.start = 0
 
 
+def _fragment(text: str, first: int, at: int) -> Fragment:
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return Fragment(lines, [at] * len(lines), first)
+
+
 def _outside(old: Fragment, new: Fragment) -> Iterator[Fragment]:
     """What is left of a fragment outside the lines of a newer one."""
     if new.end <= old.start or old.end <= new.start:
@@ -154,11 +175,11 @@ def _outside(old: Fragment, new: Fragment) -> Iterator[Fragment]:
 
 # ---- what cannot be followed
 
-_GIT = re.compile(
+_GIT = rule(
     r"\bgit\s(?:-[cC]\s?\S{1,200}\s)?\s{0,4}(?:checkout(?!\s+-[bB]\b)|restore(?!\s+--staged)|stash(?!\s+(?:list|show))"
     r"|merge(?!-)|reset\s+--hard|pull|rebase|switch(?!\s+-[cC]\b)|revert|cherry-pick|apply|am|clean)\b"
 )
-_FORMATTER = re.compile(
+_FORMATTER = rule(
     r"\b(?:prettier\b[^|;&\n]{0,200}(?:--write|-w)\b|gofmt\s[^|;&\n]{0,80}-w|go fmt|gofumpt|goimports|black\s|rustfmt"
     r"|ruff (?:format|check[^|;&\n]{0,80}--fix)|eslint\b[^|;&\n]{0,200}--fix|cargo fmt|cargo fix|isort\s|autopep8|yapf"
     r"|biome\b[^|;&\n]{0,80}(?:--write|--apply)|dotnet format|mix format|clang-format\s[^|;&\n]{0,40}-i|swiftformat"
@@ -168,24 +189,27 @@ _FORMATTER_SIGNS = (
     *("prettier", "fmt", "goimports", "black", "ruff", "--fix", "cargo fix", "biome", "isort", "autopep8", "yapf"),
     *("format", "fumpt", "ktlint", "pre-commit", "lint", "fix"),
 )
-_WRITES = re.compile(
+_WRITES = rule(
     r"(?<![0-9&=<-])>{1,2}(?!&|\s{0,4}/dev/)|\btee\b|\bmv\b|\bcp\b|\bpatch\b|writeFile|write_text|\.write\(|open\([^)\n]{0,200}['\"][wa]b?\+?['\"]"
     r"|Set-Content|Out-File|\bsed\s[^|;&\n]{0,40}-i|\bperl\s[^|;&\n]{0,20}-\w{0,4}i|\binstall\b|\btruncate\b|\brm\b"
 )
-_AGENT_KEYS = ("prompt", "task", "message", "instructions")
+_AGENT_KEYS = frozenset({"prompt", "task", "message", "instructions"})
 
 
-def upsets(part: Part, event: FileEvent | None) -> str:
-    """What an action does to files that it does not name: `drop` them, take their `numbers`, or nothing."""
-    if event is None:
-        arguments = part.arguments or {}
-        return (
-            "numbers" if any(isinstance(arguments.get(k), str) and len(arguments[k]) > 40 for k in _AGENT_KEYS) else ""
-        )
-    command = event.command[:20_000]
+def upsets(command: str) -> Literal["drop", "numbers", ""]:
+    """What a command does to files that it does not name: `drop` them, take their `numbers`, or nothing."""
+    command = command[:20_000]
     if "git" in command and _GIT.search(command):
         return "drop"
-    return "numbers" if any(sign in command for sign in _FORMATTER_SIGNS) and _FORMATTER.search(command) else ""
+    return "numbers" if holds_any(command, _FORMATTER_SIGNS) and _FORMATTER.search(command) else ""
+
+
+def _hands_over(call: Part) -> bool:
+    """Whether a call gives work to another agent: it holds a text that says what to do."""
+    arguments = call.arguments
+    if not arguments or _AGENT_KEYS.isdisjoint(arguments):
+        return False
+    return any(isinstance(v, str) and len(v) > 40 for k, v in arguments.items() if k in _AGENT_KEYS)
 
 
 def normal(path: str) -> str:
@@ -197,24 +221,31 @@ def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -
     """What the events leave known, one model a file, in the order the files were last touched."""
     models: dict[str, FileModel] = {}
     bases: dict[str, set[str]] = {}
-    named = {(e.message, e.place) for e in events}
-    strangers = _agent_calls(view, named, start, end)
-    for at, event in sorted([*((e.message, e) for e in events), *strangers], key=lambda pair: pair[0]):
+    for event in _with_agents(view, events, start, end):
         if event is None:
             _each(models.values(), FileModel.lose_numbers)
         elif event.action == "run":
             _after_run(models, bases, event)
         elif event.path and (event.ok or event.action != "read"):
-            _apply(view, models, bases, event, at)
+            _apply(view, models, bases, event)
     return sorted((m for m in models.values() if m.fragments), key=lambda m: (m.last, m.path))
 
 
-def _agent_calls(view: View, named: set[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, None]]:
-    """Calls that hand work to another agent, which may have changed any file."""
-    for i in range(start, end):
-        for k, part in enumerate(view.messages[i].parts):
-            if part.kind == "call" and not part.server and (i, k) not in named and upsets(part, None):
-                yield i, None
+def _with_agents(
+    view: View, events: Sequence[FileEvent], start: int, end: int
+) -> Sequence[FileEvent] | Iterator[FileEvent | None]:
+    """The events, and None where a call handed work to another agent, which may have changed any file."""
+    agents = [
+        (i, k)
+        for i in range(start, end)
+        for k, part in enumerate(view.messages[i].parts)
+        if part.kind == "call" and not part.server and _hands_over(part)
+    ]
+    if not agents:
+        return events
+    named = {(e.message, e.place) for e in events}
+    strangers = [(i, None) for i, k in agents if (i, k) not in named]
+    return (event for _, event in sorted([*((e.message, e) for e in events), *strangers], key=lambda pair: pair[0]))
 
 
 def _each(models: Iterable[FileModel], do: Callable[[FileModel], None]) -> None:
@@ -223,7 +254,7 @@ def _each(models: Iterable[FileModel], do: Callable[[FileModel], None]) -> None:
 
 
 def _after_run(models: dict[str, FileModel], bases: dict[str, set[str]], event: FileEvent) -> None:
-    effect = upsets(Part("call", -1), event)
+    effect = upsets(event.command)
     if effect == "drop":
         models.clear()
         bases.clear()
@@ -246,34 +277,39 @@ def _key_of(bases: dict[str, set[str]], path: str) -> str:
     return same[0] if len(same) == 1 else path
 
 
-def _apply(view: View, models: dict[str, FileModel], bases: dict[str, set[str]], event: FileEvent, at: int) -> None:
-    key = _key_of(bases, event.path)
-    if event.action in ("search", "run") or (event.hint and event.action == "read"):
+def _apply(view: View, models: dict[str, FileModel], bases: dict[str, set[str]], event: FileEvent) -> None:
+    if event.action == "search" or (event.hint and event.action == "read"):
         return
+    key = _key_of(bases, event.path)
     uncertain = event.hint or (not event.ok and event.result_message < 0)
     if event.action == "delete" or uncertain or len(event.new) > _MAX_FILE_CHARS:
         models.pop(key, None)
         return
     if not event.ok:
         return
-    model = models.setdefault(key, FileModel(event.path))
-    bases.setdefault(key.rpartition("/")[2], set()).add(key)
+    model = models.get(key)
+    if model is None:
+        model = models[key] = FileModel(event.path)
+        bases.setdefault(key.rpartition("/")[2], set()).add(key)
     if event.action == "write":
-        model.write(event.new, at)
+        model.write(event.new, event.message)
     elif event.action == "edit":
-        model.edit(event, at)
+        model.edit(event, event.message)
     else:
-        _read(view, model, event, at)
+        _read(view, model, event)
 
 
-def _read(view: View, model: FileModel, event: FileEvent, at: int) -> None:
+def _read(view: View, model: FileModel, event: FileEvent) -> None:
     result = view.messages[event.result_message].parts[event.result_place]
     if result.media or len(result.text) > _MAX_FILE_CHARS:
         return
     text, number = read_text(result)
     cut = text is not result.text and "[Showing lines" in result.text[-300:]
     first = number or max(event.offset, 1)
-    model.read(text, first, at, whole=first == 1 and not event.limit and not cut and not _is_clipped(result.text))
+    if first == 1 and not event.limit and not cut and not _is_clipped(result.text):
+        model.read_whole(text, event.message)
+    else:
+        model.read(text, first, event.message)
 
 
 def _is_clipped(text: str) -> bool:
@@ -296,8 +332,8 @@ class Block:
     chars: int
 
 
-_OPEN_ITEM = re.compile(r"\s{0,20}[-*] \[ \]")
-_HEADING = re.compile(r"#{1,6} \S")
+_OPEN_ITEM = rule(r"\s{0,20}[-*] \[ \]")
+_HEADING = rule(r"#{1,6} \S")
 
 
 def ranked_blocks(models: Sequence[FileModel], shown: Collection[str]) -> list[Block]:

@@ -201,7 +201,8 @@ class _Draft:
                 entry = counts.pop(key, {})
                 entry[verb] = entry.pop(verb, 0) + 1
                 counts[key] = entry
-                shown.setdefault(key, one_line(event.path, 400, keep_end=True))
+                if key not in shown:
+                    shown[key] = one_line(event.path, 400, keep_end=True)
         _merge_relative(counts)
         return {
             neutral(shown[key]): ", ".join(f"{v} {n}x" if n > 1 else v for v, n in reversed(entry.items()))

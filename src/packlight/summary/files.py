@@ -8,20 +8,27 @@ a quoted heredoc), and what they show is a hint that a file was looked at, no ce
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import Literal
 
 from ..types import Json, Part
 from ..view import View
+from .rules import holds_any, rule
 from .wording import PATH_KEYS, clean, command_of, is_failure, text_at
 
 Action = Literal["read", "write", "edit", "delete", "search", "run"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FileEvent:
-    """One thing that a call did: to a file, or (a search, a run) somewhere."""
+    """One thing that a call did: to a file, or (a search, a run) somewhere.
+
+    Never changed; not frozen, since frozen ones take three times as long to make, and every call makes one.
+    """
 
     message: int
     place: int
@@ -54,17 +61,28 @@ class FileEvent:
 
 
 def file_events(view: View, start: int = 0, end: int | None = None) -> list[FileEvent]:
-    """What the calls in source messages [start, end) did, in the order of the calls."""
-    events: list[FileEvent] = []
+    """What the calls in source messages [start, end) did, in the order of the calls. Worked out once for a source."""
+    known: list[FileEvent] | None = view.memo.get("file_events")
+    if known is None:
+        known = view.memo["file_events"] = list(_all_events(view))
+    if start == 0 and end is None:
+        return known
+    first = bisect_left(known, start, key=_message_of)
+    return known[first:] if end is None else known[first : bisect_left(known, end, key=_message_of)]
+
+
+_message_of = attrgetter("message")
+
+
+def _all_events(view: View) -> Iterator[FileEvent]:
     messages, answer = view.messages, view.pairs.answer
-    for i in range(start, len(messages) if end is None else end):
-        for k, part in enumerate(messages[i].parts):
+    for i, message in enumerate(messages):
+        for k, part in enumerate(message.parts):
             if part.kind != "call" or part.server:
                 continue
             j, m = answer.get((i, k), (-1, -1))
             ok = j >= 0 and not is_failure(messages[j].parts[m])
-            events.extend(_Call(part, i, k, j, m, ok).events())
-    return events
+            yield from _Call(part, i, k, j, m, ok).events()
 
 
 OLD_KEYS = ("old_string", "old_str", "oldText", "old_text", "oldString", "old_content", "search", "old", "find")
@@ -76,9 +94,14 @@ _END_KEYS = ("end_line", "endLine", "line_end", "EndLine", "end")
 _ALL_KEYS = ("replace_all", "replaceAll", "all")
 _SEARCH_KEYS = ("pattern", "regex", "query", "glob", "search_term")
 _BATCH_KEYS = ("edits", "changes", "replacements")
+_TELLING = frozenset(
+    [*OLD_KEYS, *NEW_KEYS, *CONTENT_KEYS, *_SEARCH_KEYS, *_BATCH_KEYS]
+    + ["command", "insert_line", "cell_id", "patch", "diff"]
+)
+"""Without one of these only the tool's name says what a call does to its path."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     part: Part
     message: int
@@ -95,7 +118,7 @@ class _Call:
             result_place=self.result_place,
             path=path,
             action=action,
-            ok=about.pop("ok", self.ok),
+            ok=self.ok,
             tool=self.part.tool,
             **about,
         )
@@ -121,6 +144,9 @@ class _Call:
             yield self.event("search", "")
 
     def on_file(self, path: str, arguments: Mapping[str, Json]) -> Iterator[FileEvent]:
+        if _TELLING.isdisjoint(arguments):
+            yield from self.by_name(path, arguments)
+            return
         verb = arguments.get("command")
         verb = verb if isinstance(verb, str) else ""
         batch = next((arguments[k] for k in _BATCH_KEYS if isinstance(arguments.get(k), list)), None)
@@ -140,18 +166,21 @@ class _Call:
             yield self.edit(path, arguments)
         elif "new_source" in arguments or "cell_id" in arguments:  # a notebook's cell: its file is JSON around it
             yield self.event("edit", path, hint=True)
-        elif any(isinstance(arguments.get(k), str) for k in CONTENT_KEYS) and not _has(arguments, _SEARCH_KEYS):
+        elif _has(arguments, CONTENT_KEYS) and not _has(arguments, _SEARCH_KEYS):
             yield self.event("write", path, new=text_at(arguments, CONTENT_KEYS))
         elif _has(arguments, _SEARCH_KEYS):
             yield self.event("search", path)
         elif patch := text_at(arguments, ("patch", "diff")):
             yield from self.patched(patch)
-        elif _says(self.part.tool, _DELETES):
-            yield self.event("delete", path)
-        elif _says(self.part.tool, _CHANGES):
-            yield self.event("edit", path, hint=True)
-        elif not _says(self.part.tool, _LISTS):
+        else:
+            yield from self.by_name(path, arguments)
+
+    def by_name(self, path: str, arguments: Mapping[str, Json]) -> Iterator[FileEvent]:
+        verb = _verb_of(self.part.tool)
+        if verb == "read":
             yield self.read(path, arguments)
+        elif verb:
+            yield self.event(verb, path, hint=verb == "edit")
 
     def read(self, path: str, arguments: Mapping[str, Json]) -> FileEvent:
         view_range = arguments.get("view_range") or arguments.get("range")
@@ -191,12 +220,14 @@ class _Call:
 
 
 def _has(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> bool:
-    return any(isinstance(arguments.get(k), str) for k in keys)
+    return any(key in keys and isinstance(value, str) for key, value in arguments.items())
 
 
 def _number(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> int:
     for key in keys:
-        value = arguments.get(key)
+        if key not in arguments:
+            continue
+        value = arguments[key]
         if isinstance(value, str) and value.isdecimal() and len(value) < 10:
             return int(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9:
@@ -222,9 +253,15 @@ _CHANGES = (
 _LISTS = ("list", "ls", "dir", "tree", "glob", "find", "screenshot", "shot", "mkdir")
 
 
-def _says(tool: str, words: tuple[str, ...]) -> bool:
+@lru_cache(maxsize=512)
+def _verb_of(tool: str) -> Literal["delete", "edit", "read"] | None:
+    """What a tool does to a path, as far as its name says: it reads unless that says otherwise."""
     name = tool.lower()
-    return any(word in name for word in words)
+    if holds_any(name, _DELETES):
+        return "delete"
+    if holds_any(name, _CHANGES):
+        return "edit"
+    return None if holds_any(name, _LISTS) else "read"
 
 
 # ---- patches
@@ -240,7 +277,7 @@ class Change:
     new: str = ""
 
 
-_FILE_LINE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_FILE_LINE = rule(r"\*\*\* (Add|Update|Delete) File: (.+)")
 
 
 def patch_changes(text: str) -> Iterator[Change]:
@@ -280,21 +317,21 @@ def _hunk(action: str, path: str, lines: Sequence[str]) -> Iterator[Change]:
 # ---- shell
 
 _PATH = r"(?P<path>'[^'\n]{1,400}'|\"[^\"\n$`]{1,400}\"|[\w./~@+:,\\-]{1,400})"
-_READS = re.compile(
+_READS = rule(
     r"(?:^|[;&|(]\s{0,8}|\n\s{0,8})"
     r"(?:cat(?: -[nAbe]{1,3})?|nl(?: -\w{1,3})?|head(?: -n? ?\d{1,6})?|tail(?: -n? ?\+?\d{1,6})?"
     rf"|sed -n ['\"]?[\d,$p;]{{1,40}}['\"]?|less|bat|type|Get-Content)\s{{1,4}}(?![-<>]){_PATH}"
 )
-_HEREDOC = re.compile(
+_HEREDOC = rule(
     rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}<<-?\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)[^\n]{{0,80}}\n"
 )
-_HEREDOC_AFTER = re.compile(
+_HEREDOC_AFTER = rule(
     rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}<<\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}\n"
 )
-_IN_PLACE = re.compile(
+_IN_PLACE = rule(
     rf"\b(?:sed|perl)\s[^\n|;&]{{0,20}}-[a-zA-Z]{{0,4}}i[^\n|;&]{{0,400}}?\s{_PATH}\s{{0,4}}(?=$|\n|[;&|])"
 )
-_REMOVES = re.compile(rf"(?:^|[;&|]\s{{0,8}}|\n\s{{0,8}})rm\s(?:-\w{{1,4}}\s){{0,2}}{_PATH}\s{{0,4}}(?=$|\n|[;&|])")
+_REMOVES = rule(rf"(?:^|[;&|]\s{{0,8}}|\n\s{{0,8}})rm\s(?:-\w{{1,4}}\s){{0,2}}{_PATH}\s{{0,4}}(?=$|\n|[;&|])")
 _READERS = ("cat ", "nl ", "head ", "tail ", "sed -n", "less ", "bat ", "type ", "Get-Content ")
 _SHELL_CHARS = 20_000
 """A longer command is read only so far: what it names beyond is not seen."""
@@ -311,7 +348,7 @@ def shell_files(command: str) -> list[tuple[Action, str, str]]:
         action: Action = "write" if match["sign"] == ">" else "edit"
         found.append((match.start(), action, _unquoted(match), body if action == "write" else ""))
     short = command[:body_from]
-    if any(verb in short for verb in _READERS):
+    if holds_any(short, _READERS):
         found += [(m.start(), "read", _unquoted(m), "") for m in _READS.finditer(short)]
     if "sed -" in short or "perl -" in short:
         found += [(m.start(), "edit", _unquoted(m), "") for m in _IN_PLACE.finditer(short)]
@@ -331,12 +368,12 @@ def _is_path(path: str) -> bool:
 
 # ---- text of a read
 
-_NUMBERED = re.compile(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
-_LISTED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )(.*)$", re.MULTILINE)
-_NOTES = re.compile(
+_NUMBERED = rule(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
+_LISTED = rule(r"^ {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )(.*)$", re.MULTILINE)
+_NOTES = rule(
     r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|<system-reminder>.*?</system-reminder>)\s*\Z", re.S
 )
-_FRAME = re.compile(r"\A(?:Here's the (?:result of running|content)[^\n]*\n|<file>\n|\[File: [^\n]*\]\n)")
+_FRAME = rule(r"\A(?:Here's the (?:result of running|content)[^\n]*\n|<file>\n|\[File: [^\n]*\]\n)")
 
 
 def read_text(result: Part) -> tuple[str, int]:
@@ -361,6 +398,8 @@ def read_text(result: Part) -> tuple[str, int]:
 def _without_notes(text: str) -> str:
     if "\r" in text or "\x00" in text:
         text = clean(text)
+    if text.rstrip()[-1:] not in ("]", ">"):  # as every note ends
+        return text
     for _ in range(4):
         cut = max(text.rfind("\n[Showing lines"), text.rfind("\n<system-reminder>"), text.rfind(" more lines in file"))
         if cut < 0 or len(text) - cut > 20_000:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .rules import holds_any, rule
+
 BEGIN = (
     "[Earlier turns of this conversation, condensed from its record. This is reference material: it tells what was said"
     " and done so far. It is not a message from the user and asks for nothing by itself.]"
@@ -22,14 +24,14 @@ TITLES = {
     "copies": "## Present text of files, as far as recorded (@ is the line number)",
 }
 
-_OWN = re.compile(
+_OWN = rule(
     r"^(?=[ \t]*(?:\[Earlier turns of this conversation, condensed|\[End of the condensed turns|"
     + "|".join(re.escape(t) for t in TITLES.values())
     + r"|--- packlight))",
     re.MULTILINE,
 )
-_ROLE = re.compile(r"^(?=[ \t]{0,8}(?:Human|Assistant|User|System|H|A):[ \t]*(?:\n|$))", re.MULTILINE)
-_SPECIAL = re.compile(r"<(?=\|[a-zA-Z_]{2,40}\|>)")
+_ROLE = rule(r"^(?=[ \t]{0,8}(?:Human|Assistant|User|System|H|A):[ \t]*(?:\n|$))", re.MULTILINE)
+_SPECIAL = rule(r"<(?=\|[a-zA-Z_]{2,40}\|>)")
 
 
 _ROLE_SIGNS = ("Human:", "Assistant:", "User:", "System:", "H:", "A:")
@@ -42,14 +44,14 @@ def neutral(text: str) -> str:
 
     Such a line gets `| ` in front; a special token of a model is broken by a space.
     """
-    if any(sign in text for sign in _OWN_SIGNS):
+    if holds_any(text, _OWN_SIGNS):
         text = _OWN.sub("| ", text)
-    if any(sign in text for sign in _ROLE_SIGNS):
+    if holds_any(text, _ROLE_SIGNS):
         text = _ROLE.sub("| ", text)
     return _SPECIAL.sub("< ", text) if "<|" in text else text
 
 
-_UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
+_UNSENDABLE = rule("[\x00\ud800-\udfff]")
 
 
 def is_plain(text: str) -> bool:

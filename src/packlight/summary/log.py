@@ -26,15 +26,12 @@ def log_lines(
     report_chars: int,
 ) -> list[str]:
     """Lines for source messages [start, end), oldest first; the oldest go when they do not fit, and a line says so."""
-    by_call: dict[tuple[int, int], list[FileEvent]] = {}
-    for event in events:
-        by_call.setdefault((event.message, event.place), []).append(event)
     by_message: dict[int, list[Said]] = {}
     for text in said:
         by_message.setdefault(text.message, []).append(text)
     lines: list[str] = []
     room = max_chars - 60
-    for line in _joined(_backward(view, by_call, by_message, start, end, report_chars)):
+    for line in _joined(_backward(view, events, by_message, start, end, report_chars)):
         room -= len(line) + 1
         if room < 0:
             lines.append(_earlier(view, start, end))
@@ -50,13 +47,14 @@ def _earlier(view: View, start: int, end: int) -> str:
 
 def _backward(
     view: View,
-    by_call: Mapping[tuple[int, int], list[FileEvent]],
+    events: Sequence[FileEvent],
     by_message: Mapping[int, list[Said]],
     start: int,
     end: int,
     report_chars: int,
 ) -> Iterator[tuple[str, str]]:
     """(head, rest) of each line, newest first; edits in a row with the same head are one line."""
+    done = len(events)
     for i in range(end - 1, start - 1, -1):
         for text in reversed(by_message.get(i, ())):
             if text.kind in ("typed", "note"):
@@ -68,9 +66,18 @@ def _backward(
         for k in range(len(message.parts) - 1, -1, -1):
             part = message.parts[k]
             if part.kind == "call":
-                yield from _call_line(view, part, (i, k), by_call.get((i, k), ()), report_chars)
+                last = _behind(events, (i, k), done)
+                done = _behind(events, (i, k - 1), last)
+                yield from _call_line(view, part, (i, k), events[done:last], report_chars)
             elif part.text.strip() and (part.kind == "text" or (part.kind == "thinking" and not spoken)):
                 yield f"said: {one_line(part.text, SAID_CHARS)}", ""
+
+
+def _behind(events: Sequence[FileEvent], place: tuple[int, int], end: int) -> int:
+    """How many of the first `end` events, which are in order, belong to calls up to this place."""
+    while end and (events[end - 1].message, events[end - 1].place) > place:
+        end -= 1
+    return end
 
 
 def _call_line(

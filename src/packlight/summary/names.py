@@ -11,8 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..types import Json
+from .rules import rule
 
 MAX_CHARS = 400_000
 """Of the newest text; what is older is not read for names."""
@@ -21,21 +23,20 @@ _MAX_TEXT_CHARS = 120_000
 _MAX_CANDIDATES = 6_000
 
 _WORD = bytes(c if (c < 128 and chr(c).isalnum()) or c in b"_./-@+" else 32 for c in range(256))
-_NAME = re.compile(
+_NAME = rule(
     rb"(?m)^([-./@+]{0,2}("
     rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]))"
     rb"[A-Za-z0-9_/@~][A-Za-z0-9_./@+-]{2,119}?"
     rb")[-./@+]{0,3})$"
 )
-_JUNK = re.compile(
+_JUNK = rule(
     r"[A-Za-z0-9+]{65,}|[-_./+@\d]{1,3}|(.)\1{5,}|[A-Z]{1,5}|[A-Z][a-z]+-?[a-z]*|.{1,2}[./].{1,3}|\d+(?:st|nd|rd|th|px|em|rem|ms|s|k|x|%)?"
 )
-_NUMBER = re.compile(r"\d{3,}")
-_CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_NUMBER = rule(r"\d{3,}")
+_CHAIN = rule(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A text that names may be taken from."""
 
     text: str

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 
+from .rules import holds_any, rule
+
 MASK = "[masked]"
 
-_ENV = re.compile(r"((?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?)=)([\"']?)([^\s\"']{4,})")
+_ENV = rule(r"((?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?)=)([\"']?)([^\s\"']{4,})")
 """`NAME_TOKEN=value`, as a shell, `env` or a .env file writes it."""
-_QUOTED = re.compile(
+_QUOTED = rule(
     r"((?:[Tt]oken|TOKEN|(?<=[\w-])(?:key|Key|KEY)|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Cc]redentials?)"
     r"[\"']?\s{0,4}[:=]\s{0,4})([\"'])([^\s\"'(){}]{8,})(?=[\"'])"
 )
 """`"apiKey": "value"`, `password = 'value'`: only a literal that looks made up, since code speaks of keys all day."""
-_SHAPES = re.compile(
+_SHAPES = rule(
     r"""(?<![A-Za-z0-9])(?:
       gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
     | sk-(?:[a-z]+-)*[A-Za-z0-9_-]{16,} | (?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}
@@ -43,11 +45,11 @@ _SHAPE_HINTS = (
     "pypi-",
     "eyJ",
 )
-_URL_LOGIN = re.compile(r"(?<=://)([^\s/:@]{1,64}):[^\s/:@]{3,128}@")
-_BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/-]{16,}=*")
+_URL_LOGIN = rule(r"(?<=://)([^\s/:@]{1,64}):[^\s/:@]{3,128}@")
+_BEARER = rule(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/-]{16,}=*")
 _KEY_BEGIN = "-----BEGIN "
-_KEY_BLOCK = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_NOT_SECRET = re.compile(
+_KEY_BLOCK = rule(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_NOT_SECRET = rule(
     r"(?:\$|<|\{|process\.|os\.|env\.|None$|null$|true$|false$|undefined$|str$|string$|\[masked)", re.I
 )
 
@@ -57,8 +59,8 @@ def mask(text: str) -> str:
     if _KEY_BEGIN in text:
         text = _without_key_blocks(text)
     if "=" in text or ":" in text:
-        text = _QUOTED.sub(_masked, _ENV.sub(_masked, text))
-    if any(hint in text for hint in _SHAPE_HINTS):
+        text = _QUOTED.sub(_masked_literal, _ENV.sub(_masked, text))
+    if holds_any(text, _SHAPE_HINTS):
         text = _SHAPES.sub(MASK, text)
     if "://" in text:
         text = _URL_LOGIN.sub(rf"\1:{MASK}@", text)
@@ -71,9 +73,11 @@ def _masked(match: re.Match[str]) -> str:
     name, quote, value = match.groups()
     if _NOT_SECRET.match(value) or value.isdigit():  # `${VAR}` and counts name no secret
         return match[0]
-    if match.re is _QUOTED and value.replace("-", "").replace("_", "").isalpha():
-        return match[0]
     return f"{name}{quote}{MASK}"
+
+
+def _masked_literal(match: re.Match[str]) -> str:
+    return match[0] if match[3].replace("-", "").replace("_", "").isalpha() else _masked(match)
 
 
 def _without_key_blocks(text: str) -> str:

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..types import Json
 from ..view import View
 from .files import FileEvent
+from .rules import holds_any, rule
 from .wording import error_lines, one_line, output_of, text_at
 
 _LIST_KEYS = ("todos", "plan", "todo_list", "tasks", "items", "steps", "task_list")
+_LISTS = frozenset(_LIST_KEYS)
 _ITEM_KEYS = ("content", "step", "title", "task", "text", "description", "subject", "name")
+_TASK_KEYS = frozenset({"taskId", "task_id", "subject"})
 _DONE = frozenset({"completed", "complete", "cancelled", "canceled", "done", "deleted", "skipped", "closed"})
-_NUMBER = re.compile(r"#(\d{1,6})\b")
+_NUMBER = rule(r"#(\d{1,6})\b")
 
 Item = tuple[str, str]
 """(status, text)"""
@@ -31,7 +34,7 @@ def _listed(view: View, start: int, end: int) -> list[Item]:
     """From a tool that is given the whole list each time."""
     for i in range(end - 1, start - 1, -1):
         for part in reversed(view.messages[i].parts):
-            if part.kind == "call" and part.arguments:
+            if part.kind == "call" and part.arguments and not _LISTS.isdisjoint(part.arguments):
                 for key in _LIST_KEYS:
                     items = _items(part.arguments.get(key))
                     if items:
@@ -58,7 +61,7 @@ def _tracked(view: View, start: int, end: int) -> list[Item]:
     for i in range(start, end):
         for k, part in enumerate(view.messages[i].parts):
             arguments = part.arguments if part.kind == "call" else None
-            if not arguments:
+            if not arguments or _TASK_KEYS.isdisjoint(arguments):
                 continue
             number = arguments.get("taskId", arguments.get("task_id"))
             if isinstance(arguments.get("subject"), str) and number is None:
@@ -79,8 +82,8 @@ def _new_number(view: View, place: tuple[int, int], otherwise: int) -> str:
 
 # ---- failures
 
-_QUIET = re.compile(r"\A(?:grep|rg|egrep|ag|diff|cmp|test|\[|which|command -v|git diff|pgrep|find|ls)\b")
-_CD = re.compile(r"\A\s*(?:cd|Set-Location)\s+(?:'[^']*'|\"[^\"]*\"|\S+)\s*(?:&&|;|\n)\s*")
+_QUIET = rule(r"\A(?:grep|rg|egrep|ag|diff|cmp|test|\[|which|command -v|git diff|pgrep|find|ls)\b")
+_CD = rule(r"\A\s*(?:cd|Set-Location)\s+(?:'[^']*'|\"[^\"]*\"|\S+)\s*(?:&&|;|\n)\s*")
 
 
 def without_cd(command: str) -> str:
@@ -95,8 +98,11 @@ def without_cd(command: str) -> str:
 def command_key(command: str) -> str:
     """What makes two runs the same try: the first command without `cd`, pipes and numbers."""
     command = without_cd(command[:600])
-    first = re.split(r"[|;&\n]|\d?>", command, maxsplit=1)[0]
+    first = _FIRST.split(command, maxsplit=1)[0]
     return " ".join(first.split()[:4])
+
+
+_FIRST = rule(r"[|;&\n]|\d?>")
 
 
 def open_errors(view: View, events: Sequence[FileEvent], limit: int, lines_each: int) -> list[str]:
@@ -130,7 +136,7 @@ def _told(view: View, event: FileEvent, lines_each: int) -> str:
 
 # ---- what the assistant said
 
-_DECIDES = re.compile(
+_DECIDES = rule(
     r"\b(?:decided|decision|instead of|will use|won't|will not|must not|should not|chose|going with|the plan is"
     r"|root cause|turns out|the (?:problem|issue|bug|fix) is|because|agreed|conclusion|important)\b"
     r"|决定|改用|因为|结论|根因|原因是|計画|理由",
@@ -153,8 +159,8 @@ _SIGNS = (
     *("mportant", "决定", "改用", "因为", "结论", "根因", "原因是", "計画", "理由"),
 )
 """A substring search costs far less than the rule, which most texts would fail."""
-_SENTENCE = re.compile(r"[^\n.!?。！？]{12,400}(?:[.!?。！？](?=\s|$)|\n|$|(?<=[。！？]))")
-_PASSING = re.compile(
+_SENTENCE = rule(r"[^\n.!?。！？]{12,400}(?:[.!?。！？](?=\s|$)|\n|$|(?<=[。！？]))")
+_PASSING = rule(
     r"(?:Now,? |OK,? |Good[.,!] |Perfect[.,!] |Great[.,!] |Next,? |First,? )?(?:let me|let's|I'll|I will|now)\b", re.I
 )
 _MAX_STATEMENTS = 600
@@ -199,7 +205,7 @@ def _statements(view: View, start: int, end: int) -> Iterator[tuple[str, bool]]:
 
 def _settled(text: str, limit_chars: int) -> str:
     text = text[:3_000]
-    if not any(sign in text for sign in _SIGNS):
+    if not holds_any(text, _SIGNS):
         return ""
     found = (s[0] for s in _SENTENCE.finditer(text) if _DECIDES.search(s[0]))
     return next((one_line(s, limit_chars) for s in found if not _PASSING.match(s.strip())), "")

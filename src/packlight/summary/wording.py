@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from ..types import Json, Part
+from .rules import holds_any, rule
 from .secrets import mask
 
 TARGET_CHARS = 120
 LINE_CHARS = 300
 """An error line is cut here."""
 
-_ESCAPES = re.compile(
+_ESCAPES = rule(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]?"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[()*+][0-9A-Za-z]|\x1b[@-Z\\^_=>78cDEHMNOZ]?"
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_LINE_BREAKS = re.compile("[\u2028\u2029\x85]")
+_CONTROLS = rule("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_LINE_BREAKS = rule("[\u2028\u2029\x85]")
 
 
 def clean(text: str) -> str:
@@ -33,6 +34,8 @@ def clean(text: str) -> str:
 
     Lone surrogates become U+FFFD. For our own text only; the original stays where it is.
     """
+    if text.isascii() and text.isprintable():
+        return text
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" in text:  # what stands before the last carriage return of a line was overwritten
@@ -44,6 +47,8 @@ def clean(text: str) -> str:
 
 def encodable(text: str) -> str:
     """The text with every half of a surrogate pair replaced, so that it can be sent as UTF-8."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -54,7 +59,7 @@ def encodable(text: str) -> str:
 def one_line(text: str, limit_chars: int, *, keep_end: bool = False) -> str:
     """Clean, secrets masked, on one line and at most that long; a cut is shown by an ellipsis."""
     text = clean(text[: 8 * limit_chars + 2_000] if not keep_end else text[-8 * limit_chars - 2_000 :])
-    text = mask(" ".join(_LINE_BREAKS.sub(" ", text).split()))
+    text = mask(" ".join((text if text.isascii() else _LINE_BREAKS.sub(" ", text)).split()))
     if len(text) <= limit_chars:
         return text
     if keep_end:
@@ -136,7 +141,7 @@ def preview(text: str, *, head_chars: int, tail_chars: int, error_lines: int = 0
 
 # ---- errors
 
-_ERROR = re.compile(
+_ERROR = rule(
     r"Traceback \(most recent"
     r"|\b[A-Z]\w{0,60}(?:Error|Exception)\b|\b[Ee]rror(?:\[\w{1,20}\]|\sTS\d+)?:|\bERROR\b|npm ERR"
     r"|\b[Ff]atal\b|\bFATAL\b|\b[Pp]anic(?:ked)?\b|\bFAIL(?:ED|URE)?\b|\bnot ok\b|[✗✘❌✖]"
@@ -231,32 +236,36 @@ COMMAND_KEYS = ("command", "cmd", "script", "commands", "code")
 QUERY_KEYS = ("pattern", "query", "regex", "search", "glob", "q", "url", "uri", "prompt", "question", "name", "skill")
 
 
-def text_at(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> str:
+def text_at(arguments: Mapping[str, Json], keys: Iterable[str]) -> str:
     """The first non-empty string among these keys."""
     for key in keys:
-        value = arguments.get(key)
-        if isinstance(value, str) and value:
-            return value
+        if key in arguments:
+            value = arguments[key]
+            if value and isinstance(value, str):
+                return value
     return ""
 
 
 def command_of(call: Part) -> str:
     """The shell command or code that a call runs; empty when it runs none."""
-    arguments = call.arguments or {}
+    return _command(call.arguments) if call.arguments else ""
+
+
+def _command(arguments: Mapping[str, Json]) -> str:
     for key in COMMAND_KEYS:
-        value = arguments.get(key)
+        if key not in arguments:
+            continue
+        value = arguments[key]
         if isinstance(value, str) and value:
             return value
         if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
             return value[-1] if len(value) > 2 and value[1] in _SHELL_FLAGS else " ".join(value)
     action = arguments.get("action")
-    if isinstance(action, dict):
-        return command_of(Part("call", -1, arguments=action))
-    return ""
+    return _command(action) if isinstance(action, dict) else ""
 
 
 _SHELL_FLAGS = ("-lc", "-c", "-ic", "-Command", "/c")
-_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.{1,500})$", re.MULTILINE)
+_PATCHED = rule(r"^\*\*\* (?:Update|Add|Delete) File: (.{1,500})$", re.MULTILINE)
 
 
 def target_of(call: Part) -> str:
@@ -287,20 +296,20 @@ def _pairs(arguments: Mapping[str, Json]) -> str:
     return " ".join(f"{k}={str(v)[:80]}" for k, v in plain)
 
 
-_EXIT = re.compile(
+_EXIT = rule(
     r"(?:^Process exited with code|^Exit code:?|\[Command finished with exit code|^Command exited with code"
     r"|<returncode>|<exited with exit code|\bexit_code[\"']?:)\s*(-?\d{1,10})",
     re.MULTILINE,
 )
 _EXIT_SIGNS = ("xit code", "with code", "returncode", "exit_code")
-_RUNNING = re.compile(r"^Process running with session ID (\d+)", re.MULTILINE)
-_HEADER = re.compile(
+_RUNNING = rule(r"^Process running with session ID (\d+)", re.MULTILINE)
+_HEADER = rule(
     r"\A(?:(?:Chunk ID|Wall time|Process |Exit code|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
 )
-_TOOL_ERROR = re.compile(
+_TOOL_ERROR = rule(
     r"\A\s*(?:<tool_use_error>|\[?error\b|ERROR:|Error:|Exception:|apply_patch verification failed|Failed to )", re.I
 )
-_DONE = re.compile(
+_DONE = rule(
     r"\A[^\n]{0,80}\b(?:success(?:fully)?|(?:has|have) been (?:updated|modified|created|edited|written)"
     r"|created|updated|applied|written|replaced|ok|done)\b",
     re.I,
@@ -325,7 +334,7 @@ def exit_code(result: Part) -> int | None:
     """The exit code that a result tells of, where tools write it: in the first or last lines."""
     text = result.text
     for piece in (text[:400], text[-400:]) if len(text) > 800 else (text,):
-        if not any(sign in piece for sign in _EXIT_SIGNS):
+        if not holds_any(piece, _EXIT_SIGNS):
             continue
         found = _EXIT.search(piece)
         if found:
@@ -368,11 +377,13 @@ def _failure(result: Part, text: str) -> str:
     first = _TAGS.sub("", first)
     label = f"exit {code}" if code else "error"
     line = one_line(first, 100)
-    line = re.sub(r"\A(?:error|exit code \d+):?\s*", "", line, flags=re.I) or line
-    return f"{label}: {line}" if line and not re.fullmatch(r"exit code:? \d+", line, re.I) else label
+    line = _LABEL.sub("", line) or line
+    return f"{label}: {line}" if line and not _EXIT_ONLY.fullmatch(line) else label
 
 
-_TAGS = re.compile(r"</?tool_use_error>")
+_LABEL = rule(r"\A(?:error|exit code \d+):?\s*", re.I)
+_EXIT_ONLY = rule(r"exit code:? \d+", re.I)
+_TAGS = rule(r"</?tool_use_error>")
 
 
 def _media(result: Part) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 from ..types import Part
 from ..view import View
 from .files import read_text
+from .rules import rule
 from .wording import PATH_KEYS, head, tail, text_at
 
 Kind = Literal["typed", "instructions", "note", "digest"]
@@ -62,7 +63,7 @@ _NOTE_TAGS = (
         "user-prompt-submit-hook",
     ),
 )
-_TAG = re.compile(r"<(" + "|".join(map(re.escape, (*_INSTRUCTION_TAGS, *_NOTE_TAGS))) + r")\b[^>\n]{0,200}>")
+_TAG = rule(r"<(" + "|".join(map(re.escape, (*_INSTRUCTION_TAGS, *_NOTE_TAGS))) + r")\b[^>\n]{0,200}>")
 _INSTRUCTION_STARTS = (
     "# AGENTS.md instructions",
     "# CLAUDE.md",
@@ -76,7 +77,7 @@ _NOTE_STARTS = (
     "[Image: source:",
     "This session is being continued",
 )
-INSTRUCTION_FILES = re.compile(
+INSTRUCTION_FILES = rule(
     r"(?:^|[/\\])(?:SKILL|AGENTS|CLAUDE|GEMINI|CONVENTIONS|\.?cursorrules|copilot-instructions)(?:\.local)?(?:\.md)?$"
 )
 
@@ -138,14 +139,13 @@ def loaded_instructions(view: View, start: int, end: int) -> Iterator[tuple[str,
 def _instruction_name(call: Part) -> str:
     arguments = call.arguments or {}
     path = text_at(arguments, PATH_KEYS)
-    if (
-        path
-        and INSTRUCTION_FILES.search(path)
-        and not {"old_string", "oldText", "old_str", "content", "file_text"} & arguments.keys()
-    ):
+    if path and _CHANGED.isdisjoint(arguments) and INSTRUCTION_FILES.search(path):
         return path
     skill = arguments.get("skill")
     return skill if isinstance(skill, str) else ""
+
+
+_CHANGED = frozenset({"old_string", "oldText", "old_str", "content", "file_text"})
 
 
 def cut(text: str, limit_chars: int) -> str:
