@@ -22,32 +22,40 @@ def compactor(model: str | None, policy: str, window_tokens: int | None) -> pack
 
 
 def rows() -> list[SessionResult]:
-    found = []
-    for file in find_files(EXAMPLES):
-        for session in read_sessions(file):
-            for policy in POLICIES:
-                found.append(replay(session, policy=policy, window_tokens=WINDOW_TOKENS, compactor_factory=compactor))
-    return found
+    sessions = [session for file in find_files(EXAMPLES) for session in read_sessions(file)]
+    return [
+        replay(session, policy=policy, window_tokens=WINDOW_TOKENS, compactor_factory=compactor)
+        for session in sessions
+        for policy in POLICIES
+    ]
 
 
 def table(results: list[SessionResult]) -> str:
-    out = [
-        "| session (model calls) | policy | mean request, tokens | largest | batches | prefix breaks | invalid | over the window | restored |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---|",
+    names = "session (model calls),policy,mean request,largest,batches,prefix breaks,invalid,over window,restored"
+    lines = [names.split(","), ["---", "---", *["---:"] * 6, "---"]]
+    lines += [
+        [
+            f"{r.session} ({r.turns})",
+            r.policy,
+            f"{r.mean_context_tokens:,}",
+            f"{max(r.after_tokens):,}",
+            str(len(r.batches)),
+            str(r.prefix_breaks),
+            str(r.invalid_requests),
+            str(len(r.not_fitting)),
+            "all" if r.restored else "NO",
+        ]
+        for r in results
     ]
-    for r in results:
-        out.append(
-            f"| {r.session} ({r.turns}) | {r.policy} | {r.mean_context_tokens:,} | {max(r.after_tokens):,} | {len(r.batches)} "
-            f"| {r.prefix_breaks} | {r.invalid_requests} | {len(r.not_fitting)} | {'all' if r.restored else 'NO'} |"
-        )
-    return "\n".join(out)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, help="write the table there")
     args = parser.parse_args()
-    head = f"# The examples at a window of {WINDOW_TOKENS:,} tokens\n\n`python bench/examples.py -o bench/results/examples.md`\n\n"
+    command = "`python bench/examples.py -o bench/results/examples.md`"
+    head = f"# The examples in a window of {WINDOW_TOKENS:,} tokens\n\n{command}, sizes in tokens\n\n"
     text = head + table(rows()) + "\n"
     print(text)
     if args.output:

@@ -10,7 +10,7 @@ import checker
 from engine import packlight
 from packlight.formats import read_message, split
 from packlight.tokens import count_value, counter_for
-from packlight.types import Edit, Target
+from packlight.types import Edit, Summary, Target
 from packlight.view import View
 
 Json = Any
@@ -154,3 +154,13 @@ def prose(name: str, lines: int = 30) -> str:
 def roles(talk: Talk, rendered: Json) -> list[str]:
     fmt, items, _ = split(rendered, talk.wire)
     return [fmt.role(m) for m in items]
+
+
+def read(path, **more):
+    return ("Read", {"file_path": path, **more})
+
+
+def short(job):
+    """A writer of one line, which says what it was given."""
+    yield from ()
+    return Summary(text=f"SUMMARY of messages {job.start} to {job.end}.")

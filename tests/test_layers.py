@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 
@@ -10,24 +9,18 @@ import pytest
 
 import cases
 from engine import compact, compactor, frozen, lawful, packlight, seen
-from layer_help import WIRES, Talk, planned, prose, result_texts, roles, sound, target, view_of
+from layer_help import WIRES, Talk, planned, prose, read, result_texts, short, sound, target, view_of
 from packlight.layers import (
     ClassicMicroCompact,
     CompactHistory,
     MediaLimits,
     MicroCompact,
     ReactiveCompact,
-    SnipCompact,
     ToolResultBudget,
 )
-from packlight.types import Summary
 
 each_wire = pytest.mark.parametrize("wire", WIRES)
 everything = MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)
-
-
-def read(path, **more):
-    return ("Read", {"file_path": path, **more})
 
 
 def image(width=1200, height=900):
@@ -231,12 +224,6 @@ def test_keep_tools_survive_a_summary(wire):
     assert prose("text 4") not in result_texts(talk, after.rendered())
 
 
-def short(job):
-    """A writer of one line, which says what it was given."""
-    yield from ()
-    return Summary(text=f"SUMMARY of messages {job.start} to {job.end}.")
-
-
 # ---- <keep>
 
 
@@ -359,151 +346,6 @@ def test_results_of_the_providers_tools_are_untouched():
     for layer in (everything, ClassicMicroCompact(keep_results=0), ReactiveCompact()):
         edits = layer(view, target(view.tokens - 10, unseen_may_shrink=True, attempt=1))
         assert not [e for e in edits if len(e.start) == 2 and e.start[1] == 1]
-
-
-# ---- compact_history
-
-
-@each_wire
-def test_summary_stands_between_task_and_newest_turns(wire):
-    talk = Talk(wire).user("The task.")
-    for n in range(30):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    after, edits = planned(CompactHistory(writer=short, keep_recent_tokens=1000), talk, 3000)
-    rendered = after.rendered()
-    text = cases.visible(rendered)
-    assert text.index("The task.") < text.index("SUMMARY of") < text.index("text 29 line 0")
-    assert "text 20 line" not in text and [e.action for e in edits] == ["summarised"]
-    assert roles(talk, rendered)[0] == "user" and result_texts(talk, rendered)[-1] == prose("text 29")
-    assert edits[0].ref in text
-
-
-@each_wire
-def test_live_request_and_open_calls_and_system_stay_in_place(wire):
-    talk = Talk(wire).user("The task.")
-    for n in range(8):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    talk.system("Mind the budget.") if wire != "anthropic" else None
-    talk.says("Which one?").user("The second, please.")
-    for n in range(8, 20):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    talk.calls([("Ask", {"who": "boss"})])
-    after, edits = planned(CompactHistory(writer=short, keep_recent_tokens=0), talk, 300)
-    rendered = after.rendered()
-    text = cases.visible(rendered)
-    assert edits and "The second, please." in text and "The task." in text
-    assert wire == "anthropic" or "Mind the budget." in text
-    assert "boss" in frozen(rendered[-1]) and len(rendered) < 14
-
-
-def test_note_of_the_client_is_not_the_live_request():
-    """What stands last in the user's place may be a reminder: the request before it is the live one."""
-    talk = Talk("anthropic").user("The task.")
-    for n in range(6):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    talk.says("Which?").user("The LIVE request.")
-    for n in range(6, 12):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    talk.says("Hm.").user("<system-reminder>\nThe time is 10:00.\n</system-reminder>")
-    for n in range(12, 16):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    after, _ = planned(CompactHistory(writer=short, keep_recent_tokens=0), talk, 300)
-    assert {"role": "user", "content": "The LIVE request."} in after.rendered()
-
-
-def test_typed_task_behind_instructions_stays():
-    """Clients put instructions in the user's place first; the task is what the user typed."""
-    talk = Talk("responses").user("<environment_context>\ncwd: /x\n</environment_context>").user("The real task.")
-    for n in range(12):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    talk.says("Done.").user("More.").call(*read("z"), "z")
-    after, edits = planned(CompactHistory(writer=short, keep_recent_tokens=0), talk, 300)
-    assert edits and {"role": "user", "content": "The real task."} in after.rendered()
-
-
-def strict(messages):
-    said = [m["role"] for m in messages if m["role"] in ("user", "assistant")]
-    tools = [m["role"] for m in messages if m["role"] != "system"]
-    return all(a == "tool" or a != b for a, b in itertools.pairwise(tools)) and said[0] == "user"
-
-
-@pytest.mark.parametrize("keeps", [0, 1, 2])
-@pytest.mark.parametrize("policy", ["default", "thrifty", "classic"])
-def test_strict_chat_templates_still_see_roles_alternate(policy, keeps):
-    talk = Talk("chat").system("Be brief.").user("Question 0?")
-    for n in range(40):
-        talk.says(f"Answer {n}. {prose('w', 8)}").user(
-            f"{'<keep>zebra</keep> ' * (n in (7, 19)[:keeps])}Question {n + 1}?"
-        )
-    agent = compactor("chat", window_tokens=4000, policy=policy)
-    for n in range(6):
-        c = agent.fit(talk.messages)
-        lawful(talk.messages, c, "chat")
-        assert c.changed and strict(c.messages), [m["role"] for m in c.messages]
-        assert seen(c).count("condensed from its record") <= 1
-        talk.says(f"Later answer {n}. {prose('v', 60)}").user(f"Later question {n}?")
-
-
-def test_joined_message_keeps_images():
-    talk = Talk("chat").user(
-        [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "http://x"}}]
-    )
-    for n in range(12):
-        talk.says(prose(f"answer {n}")).user(f"Question {n}?")
-    after, edits = planned(CompactHistory(writer=short, keep_recent_tokens=0), talk, 300)
-    first = after.rendered()[0]
-    assert edits and strict(after.rendered())
-    assert [b["type"] for b in first["content"]][:2] == ["text", "image_url"] and "SUMMARY" in frozen(first)
-
-
-def test_summary_is_made_anew_from_the_source():
-    """A second batch takes the place of the first one's summary; it is told of all that was folded."""
-    talk = Talk("chat").user("The task.")
-    jobs = []
-
-    def writer(job):
-        jobs.append((job.start, job.end))
-        return (yield from short(job))
-
-    layer = CompactHistory(writer=writer, keep_recent_tokens=300)
-    for n in range(10):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    view = view_of(talk)
-    edits = view.with_edits(layer(view, target(2000))).edits
-    for n in range(10, 20):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}"))
-    view = view_of(talk, edits=edits)
-    after = view.with_edits(layer(view, target(2000)))
-    sound(talk, after.rendered())
-    assert jobs[0][0] == jobs[1][0] and jobs[1][1] > jobs[0][1]
-    assert cases.visible(after.rendered()).count("SUMMARY") == 1 and strict(after.rendered())
-
-
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_empty_summary_is_no_summary(text):
-    def nothing(job):
-        yield from ()
-        return Summary(text=text)
-
-    talk = Talk("chat").user("go").call(*read("a"), prose("a", 200)).call(*read("b"), "b").says("Done.").user("more")
-    with pytest.raises(packlight.SummaryError, match="empty"):
-        planned(CompactHistory(writer=nothing, keep_recent_tokens=0), talk, 100)
-    c = compact(talk.messages, "chat", "default", 200_000, writer=nothing)
-    assert isinstance(c.report.error, packlight.SummaryError) and "summarised" not in {e.action for e in c.report.edits}
-
-
-# ---- snip_compact
-
-
-@each_wire
-def test_snip_is_idempotent(wire):
-    talk = Talk(wire).user("The task.")
-    for n in range(40):
-        talk.call(*read(f"{n}.py"), prose(f"text {n}", 3))
-    view = view_of(talk)
-    after = view.with_edits(SnipCompact()(view, target(0)))
-    sound(talk, after.rendered())
-    assert SnipCompact()(after, target(0)) == []
 
 
 # ---- media

@@ -34,7 +34,7 @@ ROWS: list[set[str]] = [
     {"layers", "ledger"},
     {"policy"},
     {"measure", "planning"},
-    {"recall"},
+    {"retrieval"},
     {"compactor"},
     {"oneshot"},
     {"replay", "testing"},

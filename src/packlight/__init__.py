@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .laws import repair, validate
     from .oneshot import compact, restore
     from .policy import PRESETS, Policy, Size
-    from .recall import recall
+    from .retrieval import recall
     from .store import Document, Store, open_store
     from .tokens import Counter
     from .types import (
@@ -55,7 +55,7 @@ _HOMES = {
     "laws": "repair validate",
     "oneshot": "compact restore",
     "policy": "PRESETS Policy Size",
-    "recall": "recall",
+    "retrieval": "recall",
     "store": "Document Store open_store",
     "tokens": "Counter",
     "types": "Edit Layer Message Part Summary SummaryJob SummaryReply SummaryRequest Target Violation Writer",

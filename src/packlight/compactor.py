@@ -232,7 +232,7 @@ class Compactor:
             messages=source.messages,
             count=counter.count,
             edits=batch.edits if batch else (),
-            first_unseen=source.last_assistant + 1,
+            first_unseen=source.first_unseen,
             head=head,
             head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
@@ -291,6 +291,8 @@ class Compactor:
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
             own = new_edits(work.view, view)
             self._gauge.ended(work.seen, view, work.limits)
+            if not own and work.mended and work.fresh:
+                return self._recorded(work, view, own, ledger, "mended", [])
             if not own:
                 self._gauge.sent(work.seen, work.view, work.now_seconds)
                 return self._result(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
@@ -353,6 +355,7 @@ class Compactor:
             documents,
             conversation=work.conversation,
             written_back=work.seen.source is not None,
+            as_text=isinstance(work.request, Mapping) and isinstance(work.request.get(view.format.list_key), str),
             fresh=work.fresh,
             mended=[(a - work.seen.ahead, b - work.seen.ahead, old) for a, b, old in work.mended],
             now_seconds=work.now_seconds,

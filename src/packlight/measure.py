@@ -6,6 +6,7 @@ The estimate's ratio to the truth is learned from usage, never clamped away from
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -64,6 +65,7 @@ class Gauge:
         self._heads: OrderedDict[tuple[int, ...], tuple[tuple[Any, ...], int]] = OrderedDict()
         self._ratios: dict[str, float] = {}
         self._windows: dict[str, int | None] = {}
+        self._lock = threading.RLock()
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 
@@ -71,23 +73,25 @@ class Gauge:
         """Tokens of system and tools; counted again only when they are other objects."""
         values = tuple(head.get(k) for k in _HEAD_KEYS)
         key = tuple(map(id, values))
-        held = self._heads.get(key)
-        if held is None:
-            same = next((n for old, n in self._heads.values() if old == values), None)
-            tokens = sum(count(v) for v in values if v is not None) if same is None else same
-            held = self._heads[key] = (values, tokens)
-            while len(self._heads) > 64:
-                self._heads.popitem(last=False)
-        return held[1]
+        with self._lock:
+            held = self._heads.get(key)
+            if held is None:
+                same = next((n for old, n in self._heads.values() if old == values), None)
+                tokens = sum(count(v) for v in values if v is not None) if same is None else same
+                held = self._heads[key] = (values, tokens)
+                while len(self._heads) > 64:
+                    self._heads.popitem(last=False)
+            return held[1]
 
     def facts(self, seen: Seen) -> Facts:
         """What is known of the conversation that this list continues."""
-        for link in reversed(seen.chain):
-            if (known := self._facts.get(link)) is not None:
-                return known
-        facts = self._stored(seen) or Facts(overhead_tokens=float(self._overhead))
-        self._facts[seen.chain[-1]] = facts
-        return facts
+        with self._lock:
+            for link in reversed(seen.chain):
+                if (known := self._facts.get(link)) is not None:
+                    return known
+            facts = self._stored(seen) or Facts(overhead_tokens=float(self._overhead))
+            self._facts[seen.chain[-1]] = facts
+            return facts
 
     def _stored(self, seen: Seen) -> Facts | None:
         try:
@@ -182,10 +186,11 @@ class Gauge:
             return  # a size is estimated in the next process; nothing else hangs on it
 
     def _keep(self, link: bytes, facts: Facts) -> None:
-        self._facts[link] = facts
-        self._facts.move_to_end(link)
-        while len(self._facts) > MAX_FACTS:
-            self._facts.popitem(last=False)
+        with self._lock:
+            self._facts[link] = facts
+            self._facts.move_to_end(link)
+            while len(self._facts) > MAX_FACTS:
+                self._facts.popitem(last=False)
 
     def is_calibrated(self, seen: Seen) -> bool:
         return bool(self.facts(seen).counted)

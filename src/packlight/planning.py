@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .budget import Limits
-from .errors import SummaryError
 from .journal import Batch
 from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
 from .policy import Policy, Size
@@ -19,6 +18,11 @@ from .view import View
 
 MIN_GAIN_RATIO = 0.05
 """A batch that does not make the request fit must free at least this share of the budget: else each call made one."""
+
+SHARES = (1.0, 0.85, 0.7)
+"""Shares of the budget that the layers of last resort aim at, one try after the other."""
+SHARES_AFTER_OVERFLOW = (0.7, 0.6, 0.5)
+"""The same after an error: our count was wrong once already, and a batch should not follow at once."""
 
 Steps = Generator[SummaryRequest, SummaryReply, View]
 
@@ -64,7 +68,7 @@ class Work:
                 edits = yield from layer.steps(view, target)
             else:
                 edits = layer(view, target)
-        except SummaryError as error:
+        except Exception as error:  # the other layers go on: an overflow must not depend on a writer
             self.error = error
             return view
         return view.with_edits(edits)
@@ -74,6 +78,9 @@ def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Step
     """The view that the policy's layers come to; the one of `work` when they find nothing."""
     view = work.view
     target = target_of(work, policy, force)
+    if work.attempt:
+        view = yield from work.run(MediaLimits(), view, target)
+        return (yield from squeezed(work, policy, view))
     for layer in policy.on_arrival if work.limits.budget_tokens is not None else ():
         view = yield from work.run(layer, view, target)
     for layer in policy.each_call if reason is not None else ():
@@ -91,15 +98,19 @@ def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Step
 def squeezed(work: Work, policy: Policy, view: View) -> Steps:
     """Down to the budget by the layers of last resort, when the planned ones were not enough."""
     limits = work.limits
-    over_bytes = limits.max_bytes is not None and work.source.totals[-1][1] > limits.max_bytes
+    size_bytes = work.source.totals[-1][1]
+    over_bytes = limits.max_bytes is not None and size_bytes > limits.max_bytes
     for attempt in range(1, MAX_ATTEMPTS + 1):
         over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
         if not over and not over_bytes:
             break
         budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
+        share = SHARES_AFTER_OVERFLOW[max(attempt, work.attempt) - 1] if work.attempt else SHARES[attempt - 1]
+        if over_bytes and limits.max_bytes is not None:
+            share = min(share, view.tokens * limits.max_bytes / size_bytes / budget)
         target = Target(
             budget_tokens=budget,
-            target_tokens=round(budget * (1, 0.85, 0.7)[attempt - 1]),
+            target_tokens=round(budget * share),
             unseen_may_shrink=True,
             attempt=attempt,
             max_bytes=limits.max_bytes if over_bytes else None,

@@ -55,6 +55,8 @@ Due = Callable[[Size], "str | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
+    """Which layers run when, in the order they run, and the rule when a batch is due."""
+
     name: str
     on_arrival: tuple[Layer, ...] = ()
     """On results that were never sent: costs no cache."""
@@ -135,6 +137,7 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
         "none": Policy(name="none", due=never),
     }
 )
+"""The policies by name: what packlight advises, the two articles', and none."""
 
 
 def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:

@@ -52,23 +52,32 @@ class Seen:
             tokens, size, images = tokens + m.tokens, size + m.size_bytes, images + m.images
             self.totals.append((tokens, size, images))
 
-    def head_of(self, length: int) -> Seen:
-        """A copy of its first messages."""
+    def first(self, length: int) -> Seen:
+        """A copy of its first messages; of all of them, with what was found in the journal."""
+        whole = length == len(self.items)
         return Seen(
             self.format,
             self.items[:length],
             self.messages[:length],
             self.chain[: length + 1],
             self.totals[: length + 1],
+            looked_up=self.looked_up if whole else 0,
+            batch=self.batch if whole else None,
+            given=self.given if whole else None,
+            source=self.source.first(len(self.source.items)) if whole and self.source else None,
+            ahead=self.ahead if whole else 0,
         )
 
     @property
-    def last_assistant(self) -> int:
-        """Index of the last assistant message; -1 when there is none."""
-        for i in range(len(self.messages) - 1, -1, -1):
+    def first_unseen(self) -> int:
+        """From where on nothing has been answered yet. An assistant message at the very end is a prefill."""
+        end = len(self.messages)
+        while end and self.messages[end - 1].role == "assistant":
+            end -= 1
+        for i in range(end - 1, -1, -1):
             if self.messages[i].role == "assistant":
-                return i
-        return -1
+                return i + 1
+        return 0
 
 
 class Reader:
@@ -99,8 +108,8 @@ class Reader:
         if seen is None or common == 0:
             start = chain_start(fmt, self._journal.owner)
             seen = Seen(fmt, [], [], [start], [(0, 0, 0)])
-        elif common < len(seen.items):
-            seen = seen.head_of(common)
+        else:  # a copy: what an earlier fit gave back must not grow
+            seen = seen.first(common)
         new = items[len(seen.items) :]
         seen.append(new, [self.message(fmt, raw) for raw in new])
         self._seen[key] = seen

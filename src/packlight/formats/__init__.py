@@ -113,7 +113,7 @@ def _by_block(block: Any) -> FormatName | None:
         return "anthropic"
     if kind == "image":
         return "anthropic"
-    if kind in _CHAT_BLOCKS and (kind != "file" or isinstance(block, dict) and "file" in block):
+    if kind in _CHAT_BLOCKS and (kind != "file" or (isinstance(block, dict) and "file" in block)):
         return "chat"
     return "responses" if kind in _RESPONSES_BLOCKS else None
 

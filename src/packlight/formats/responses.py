@@ -154,7 +154,7 @@ def replace_result(data: Mapping[str, Json], part: Part, text: str) -> Json | No
 def replace_text(data: Mapping[str, Json], part: Part, text: str) -> Json:
     kind = "output_text" if data.get("role") == "assistant" else "input_text"
     if part.block >= 0:
-        extra = {"annotations": []} if kind == "output_text" else {}
+        extra: dict[str, Json] = {"annotations": []} if kind == "output_text" else {}
         return {"type": kind, "text": text, **extra}
     return {**data, "content": text}
 
@@ -163,4 +163,6 @@ def replace_arguments(data: Mapping[str, Json], arguments: Mapping[int, Mapping[
     (value,) = arguments.values()
     if data.get("type") == "custom_tool_call":
         return {**data, "input": str(value.get("input", ""))}
+    if "arguments" not in data:  # a shell's or a computer's action has a form of its own
+        return dict(data)
     return {**data, "arguments": msgspec.json.encode(value).decode()}

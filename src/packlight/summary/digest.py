@@ -10,7 +10,7 @@ frame, or for a message of somebody's, is marked before it goes in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -234,7 +234,7 @@ class _Draft:
     @cached_property
     def names(self) -> Names:
         visible = visible_words([*self.written.values(), *self.visible_texts])
-        return seen_names(self.sources, self.touches, self.job.end, visible)
+        return seen_names(self.sources(), self.touches, self.job.end, visible)
 
     @cached_property
     def touches(self) -> dict[str, Touch]:
@@ -261,23 +261,22 @@ class _Draft:
             if t
         ]
 
-    @cached_property
-    def sources(self) -> list[Source]:
-        owners = {(e.result_message, e.result_place): e.path for e in self.events if e.path and e.action == "read"}
+    def sources(self) -> Iterator[Source]:
+        """The texts of the old turns, newest first."""
         callers = {(e.message, e.place): e.path for e in self.events if e.path}
-        found: list[Source] = []
-        for i in range(self.job.start, self.job.end):
+        readers = {(e.message, e.place): e.path for e in self.events if e.path and e.action == "read"}
+        question = self.view.pairs.question
+        for i in range(self.job.end - 1, self.job.start - 1, -1):
             message = self.view.messages[i]
-            for k, part in enumerate(message.parts):
+            for k in range(len(message.parts) - 1, -1, -1):
+                part = message.parts[k]
                 if part.kind == "call":
                     path = callers.get((i, k), "")
-                    texts = strings(part.arguments) if part.arguments else [part.arguments_text]
-                    found.extend(Source(t, i, path) for t in texts if t)
+                    texts = list(strings(part.arguments)) if part.arguments else [part.arguments_text]
+                    yield from (Source(t, i, path) for t in reversed(texts) if t)
                 elif part.text:
-                    found.append(
-                        Source(part.text, i, owners.get((i, k), ""), message.role == "user" and part.kind == "text")
-                    )
-        return found
+                    path = readers.get(question.get((i, k), (-1, -1)), "")
+                    yield Source(part.text, i, path, message.role == "user" and part.kind == "text")
 
     def shortest(self) -> str:
         """The frame around as much of the user's newest words as fits; nothing when that is too much, too."""

@@ -1,7 +1,7 @@
 """An index of the names that were seen and may be needed again: paths, symbols, ids, numbers, by file.
 
-Work is bounded: at most `MAX_CHARS` of the newest text is read, split in C and counted once. Names are taken from
-decoded text only, so an escape of JSON never becomes part of one. Ties are sorted, nothing depends on a hash seed.
+Work is bounded: at most `MAX_CHARS` of the newest text that says something new is read, split in C and counted once.
+Names are taken from decoded text only, so an escape of JSON never becomes part of one. Ties are sorted, nothing depends on a hash seed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from ..types import Json
 from .rules import rule
 
 MAX_CHARS = 400_000
-"""Of the newest text; what is older is not read for names."""
+"""Of the newest text, lines that come again not counted; what is older is not read for names."""
+_MAX_SEEN_CHARS = 10 * MAX_CHARS
+"""The same with the lines that come again: so far back is looked for new ones."""
 _MAX_TEXT_CHARS = 120_000
 """Of one text: its beginning and its end."""
 _MAX_CANDIDATES = 6_000
@@ -108,24 +111,25 @@ class Names:
         return "\n".join(f"{path}: {' '.join(names)}" for path, names in shown)
 
 
-def seen_names(sources: Sequence[Source], touched: Mapping[str, Touch], now: int, visible: Collection[bytes]) -> Names:
-    """The names in the sources that are not visible anyway. `now` is the message that they are wanted at."""
-    paths = sorted({s.path for s in sources if s.path}, key=lambda p: (_file_score(touched.get(p), now), p))
+def seen_names(sources: Iterable[Source], touched: Mapping[str, Touch], now: int, visible: Collection[bytes]) -> Names:
+    """The names in the sources that are not visible anyway.
+
+    `sources` come newest first, `touched` holds all their paths, `now` is the message that the names are wanted at.
+    """
+    paths = sorted(touched, key=lambda p: (_file_score(touched[p], now), p))
     ranks = {path: i for i, path in enumerate(paths)}
-    scored = _scored(sources, [touched.get(p) for p in paths], ranks, now, visible)
+    scored = _scored(sources, [touched[p] for p in paths], ranks, now, visible)
     return Names(paths, sorted(scored, key=lambda s: (-s[0], s[1])))
 
 
-def _file_score(touch: Touch | None, now: int) -> float:
-    if touch is None:
-        return 0.0
+def _file_score(touch: Touch, now: int) -> float:
     score = 0.6 * math.exp(-(now - touch.any) / 60)
     return score + (0.4 * math.exp(-(now - touch.edit) / 80) if touch.edit >= 0 else 0.0)
 
 
 def _scored(
-    sources: Sequence[Source],
-    touches: Sequence[Touch | None],
+    sources: Iterable[Source],
+    touches: Sequence[Touch],
     ranks: Mapping[str, int],
     now: int,
     visible: Collection[bytes],
@@ -146,16 +150,16 @@ def _scored(
 
 
 def _collected(
-    sources: Sequence[Source], ranks: Mapping[str, int]
+    sources: Iterable[Source], ranks: Mapping[str, int]
 ) -> tuple[Counter[bytes], dict[bytes, int], dict[bytes, int], set[bytes]]:
     """Counts, newest message, best file and the user's words. All of it in C: this is where the time goes."""
-    mentions: Counter[bytes] = Counter()
+    found: list[set[bytes]] = []
     last: dict[bytes, int] = {}
     typed: set[bytes] = set()
     filed: list[tuple[int, set[bytes]]] = []
     for source in _newest(sources):
         once = set(words_of(source.text))
-        mentions.update(once)
+        found.append(once)
         last.update(dict.fromkeys(once.difference(last), source.message))
         if source.user:
             typed |= once
@@ -164,27 +168,26 @@ def _collected(
     owner: dict[bytes, int] = {}
     for rank, once in sorted(filed, key=lambda f: -f[0]):
         owner.update(dict.fromkeys(once.difference(owner), rank))
-    return mentions, last, owner, typed
+    return Counter(chain.from_iterable(found)), last, owner, typed
 
 
-def _newest(sources: Sequence[Source]) -> list[Source]:
-    """The newest sources within the bound, newest first. A line that stands there twice counts at its newest place."""
-    chosen: list[Source] = []
+def _newest(sources: Iterable[Source]) -> Iterator[Source]:
+    """The newest sources within the bounds. A line that stands there twice counts at its newest place."""
     seen: set[str] = set()
-    room = MAX_CHARS
-    for source in reversed(sources):
+    room, looked = MAX_CHARS, _MAX_SEEN_CHARS
+    for source in sources:
         text = source.text
         if len(text) > _MAX_TEXT_CHARS:
             text = text[: _MAX_TEXT_CHARS // 2] + "\n" + text[-_MAX_TEXT_CHARS // 2 :]
         lines = [line for line in text.split("\n") if line not in seen]
         seen.update(lines)
+        looked -= len(text)
         text = "\n".join(lines)
         room -= len(text)
-        if room < 0:
+        if room < 0 or looked < 0:
             break
         if text:
-            chosen.append(Source(text, source.message, source.path, source.user))
-    return chosen
+            yield Source(text, *source[1:])
 
 
 def _names(last: Mapping[bytes, int], visible: Collection[bytes]) -> Iterator[tuple[bytes, str]]:

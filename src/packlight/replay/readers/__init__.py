@@ -70,7 +70,7 @@ def _read(source: bytes, name: str, format: str | None) -> list[Session]:
             if not _reader_of(records, format):
                 return messages.read_json(value, name=name, notes=notes, format=wire)
     reader = _reader_of(records, format)
-    if reader is None:
+    if reader is None or (problem is not None and reader is messages):
         raise problem or UnknownFormat(f"no known kind of session: {len(records):,} JSON records")
     return reader.read(records, name=name, notes=notes)
 
