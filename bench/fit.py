@@ -27,7 +27,7 @@ import msgspec
 import packlight
 
 SIZES = ((1_000, 2_000_000), (10_000, 20_000_000))
-WORDS = "def return class self value handler import os path if None for x in range config_loader token_decode".split()
+WORDS = ["def", "return", "class", "self", "value", "handler", "import", "os", "path", "if", "None", "for", "x", "in", "range", "config_loader", "token_decode"]
 
 
 def history(messages: int, size_bytes: int) -> dict[str, Any]:

@@ -164,7 +164,6 @@ def packlight_load(data):
     return jsonio.load(data)
 
 
-@pytest.mark.xfail(strict=False, reason="a mend without a batch is not recorded: compactor")
 def test_repair_alone_is_undone(run, file, tmp_path):
     """Nothing to take out, only a broken place mended: that, too, is a way back."""
     broken = body([*opening(), *turn("chat", 1, "short")[:1], *opening("on")], "chat")
@@ -174,7 +173,6 @@ def test_repair_alone_is_undone(run, file, tmp_path):
     assert json.loads(run("restore", y, "--store", store)[1] or "0") == broken
 
 
-@pytest.mark.xfail(strict=False, reason="Journal.commit(as_text=) is not yet given by the compactor")
 def test_text_input_comes_back_as_text(run, file, tmp_path):
     """Responses takes a plain string as `input`."""
     x, y, store = file({"input": "word " * 60_000}), tmp_path / "y.json", tmp_path / "store"

@@ -8,10 +8,10 @@ from typing import Any
 
 import anthropic
 import pytest
-from loopback import Loopback
 
 import checker
 import packlight
+from loopback import Loopback
 from talk import request, turns
 
 ROOT = Path(__file__).parent.parent

@@ -122,10 +122,9 @@ def test_error_corrects_a_window_too_large():
     assert made.fit(copied(given)).report.budget_tokens < 20_000
 
 
-extended = pytest.mark.xfail(strict=False, reason="a Seen is extended under an older result: reading.py")
 
 
-@pytest.mark.parametrize("told", [pytest.param("recover", marks=extended), "usage"])
+@pytest.mark.parametrize("told", ["recover", "usage"])
 def test_older_result_is_not_touched_by_newer_fit(told):
     """Two calls in flight on one history: what comes back for the first concerns the first."""
     made, whole = compactor("chat", window_tokens=10**6), talk("chat", 40)
@@ -215,15 +214,14 @@ def crash(reply):
     raise TimeoutError("the writer hung up")
 
 
-asks_again = pytest.mark.xfail(strict=False, reason="recovery runs the failing writer again: planning.py")
 
 
 @pytest.mark.parametrize(
     "writer",
     [
-        pytest.param(writer_that(crash), marks=asks_again),
+        writer_that(crash),
         writer_that(lambda reply: packlight.Summary(text="")),
-        pytest.param(writer_that(lambda reply: None), marks=asks_again),
+        writer_that(lambda reply: None),
     ],
     ids=["raises", "empty", "nothing"],
 )

@@ -198,14 +198,14 @@ def test_files_stay_small() -> None:
         str(path.relative_to(ROOT)): lines
         for folder in folders
         for path in folder.rglob("*.py")
-        if (lines := len(path.read_bytes().splitlines())) > MAX_LINES
+        if (lines := len(path.read_bytes().splitlines())) > (MAX_LINES if folder.name == "src" else 2 * MAX_LINES)
     }
     assert not long
 
 
 def test_public_names_are_told() -> None:
     names = list(packlight.__all__)
-    assert names == sorted(names)
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name))
     assert len(names) == len(set(names))
     missing = [name for name in names if not hasattr(packlight, name)]
     assert not missing, "in __all__, but not there"

@@ -22,7 +22,7 @@ from .laws import gained, rendered_messages, repairs, unbound_thinking, violatio
 from .layers import MediaLimits
 from .ledger import Ledger
 from .measure import Gauge
-from .planning import MIN_GAIN_RATIO, Counting, Work, new_edits, planned, refused, target_of
+from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, new_edits, planned, refused, target_of
 from .policy import Policy, preset
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
@@ -185,7 +185,8 @@ class Compactor:
         reason = self._due(work, force)
         if reason and not force and (floor := self._floor(work)):
             return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
-        if reason is None and not self._arrivals(work):
+        only_mended = work.fresh and bool(work.mended)  # a way back is recorded for that too
+        if reason is None and not only_mended and not self._arrivals(work):
             self._gauge.sent(seen, work.view, now)
             return self._result(work, work.view, (), "nothing is due")
         return (yield from self._batch(work, reason, force))
@@ -268,7 +269,7 @@ class Compactor:
         """Another limit of the provider that the request breaks."""
         _, size_bytes, images = work.source.totals[-1]
         limits = work.limits
-        if limits.max_bytes is not None and size_bytes > limits.max_bytes:
+        if limits.max_bytes is not None and size_bytes > limits.max_bytes < bytes_of(work.view):
             return f"over the {limits.max_bytes:,} bytes that the provider takes"
         if images and MediaLimits()(work.view, target_of(work, self.policy, force=False)):
             return "more or larger images than the provider takes"

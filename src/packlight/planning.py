@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .budget import Limits
+from .formats import encode
 from .journal import Batch
 from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
 from .policy import Policy, Size
@@ -98,7 +99,7 @@ def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Step
 def squeezed(work: Work, policy: Policy, view: View) -> Steps:
     """Down to the budget by the layers of last resort, when the planned ones were not enough."""
     limits = work.limits
-    size_bytes = work.source.totals[-1][1]
+    size_bytes = bytes_of(view) if limits.max_bytes is not None else 0
     over_bytes = limits.max_bytes is not None and size_bytes > limits.max_bytes
     for attempt in range(1, MAX_ATTEMPTS + 1):
         over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
@@ -121,6 +122,11 @@ def squeezed(work: Work, policy: Policy, view: View) -> Steps:
             view = yield from work.run(layer, view, target)
         over_bytes = False
     return view
+
+
+def bytes_of(view: View) -> int:
+    """Size of the request's messages as JSON."""
+    return len(encode(view.rendered())) if view.edits else sum(m.size_bytes for m in view.messages)
 
 
 def refused(work: Work, view: View, broken: Sequence[Violation]) -> str | None:

@@ -33,7 +33,7 @@ _Owned = tuple[str, str]
 _Place = tuple[str, str, str, str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     """A document as it is held: with whose it is, its hash and its size."""
 
@@ -63,7 +63,7 @@ class MemoryStore:
         self._usage: dict[tuple[str, bytes], tuple[str, bytes]] = {}
         self._facts: dict[str, tuple[bytes, float]] = {}
         self._used: dict[_Owned, float] = {}
-        self._short: dict[str, set[str]] = {}
+        self._short: dict[str, tuple[str, ...]] = {}
         self._index = WordIndex()
 
     def __repr__(self) -> str:
@@ -90,7 +90,9 @@ class MemoryStore:
             for hash, data in blobs.items():
                 self._blobs.setdefault(hash, data)
             for document, (hash, data) in zip(documents, texts, strict=True):
-                self._add_document(_Entry(row.owner, document, hash, len(data)), row.created_seconds)
+                self._add_document(_Entry(row.owner, document, hash, len(data)))
+            for conversation in dict.fromkeys(document.conversation for document in documents):
+                self._use(row.owner, conversation, row.created_seconds)
             self._add_row(row)
             self._use(row.owner, row.conversation, row.created_seconds)
             self._shrink((row.owner, row.conversation))
@@ -107,15 +109,19 @@ class MemoryStore:
         self._at_key.setdefault(row.owner, {}).setdefault(row.key, []).append(row)
         self._at_result.setdefault(row.owner, {}).setdefault(row.result, []).append(row)
 
-    def _add_document(self, entry: _Entry, seconds: float) -> None:
+    def _add_document(self, entry: _Entry) -> None:
         document = entry.document
-        self._use(entry.owner, document.conversation, seconds)
         place = (entry.owner, document.conversation, entry.hash, document.kind, document.call_id, document.ordinal)
         if place not in self._places:
             self._next_document += 1
             self._places[place] = self._next_document
             self._documents[self._next_document] = entry
-            self._short.setdefault(entry.hash[:REF_CHARS], set()).add(entry.hash)
+            self._add_short(entry.hash)
+
+    def _add_short(self, hash: str) -> None:
+        known = self._short.get(hash[:REF_CHARS], ())
+        if hash not in known:
+            self._short[hash[:REF_CHARS]] = (*known, hash)
 
     def batches_at(self, owner: str, keys: Collection[bytes]) -> list[BatchRow]:
         with self._lock:
@@ -294,7 +300,7 @@ class MemoryStore:
             self._index.discard(id)
         self._short = {}
         for entry in self._documents.values():
-            self._short.setdefault(entry.hash[:REF_CHARS], set()).add(entry.hash)
+            self._add_short(entry.hash)
         self._usage = {k: u for k, u in self._usage.items() if (k[0], u[0]) != place}
         self._sweep()
 

@@ -7,7 +7,6 @@ sub-agent) either drops a file or takes its line numbers away; so does a read th
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import tee
 
 from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest
 from .copies import Block, FileModel, copies_text, file_models, normal, ranked_blocks
 from .earlier import read_earlier
 from .files import file_events
 from .frame import BEGIN, END, TITLES, neutral
-from .log import log_lines
+from .log import earlier_actions, log_lines, newest_first
 from .names import Names, Source, Touch, seen_names, strings, visible_words
 from .secrets import mask
 from .state import decisions, last_plan, open_errors
@@ -78,6 +79,7 @@ class _Draft:
         self.scale = 1.0
         self.events = file_events(self.view, job.start, job.end)
         self.said = [s for s in said(self.view, job.start, job.end, BEGIN) if s.message not in job.kept]
+        self.logged: dict[int, Iterator[str]] = {}
         self.earlier = read_earlier([s.text for s in self.said if s.kind == "digest"])
 
     def tokens(self, text: str) -> int:
@@ -210,9 +212,11 @@ class _Draft:
         }
 
     def _log(self, max_chars: int) -> str:
+        view, start, end = self.view, self.job.start, self.job.end
         report = min(1_200, max_chars // 8)
-        lines = log_lines(self.view, self.events, self.said, self.job.start, self.job.end, max_chars, report)
-        return "\n".join(neutral(line) for line in lines)
+        lines = self.logged.get(report) or newest_first(view, self.events, self.said, start, end, report)
+        self.logged[report], lines = tee(lines)  # a second try goes over the same lines
+        return neutral("\n".join(log_lines(lines, max_chars, lambda: earlier_actions(view, start, end))))
 
     def _names(self, max_chars: int) -> str:
         return self.names.text(max_chars)

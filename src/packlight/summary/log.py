@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..types import Part
 from ..view import View
@@ -16,31 +16,31 @@ COMMAND_CHARS = 80
 _REPORT_KEYS = ("prompt", "task", "url", "query", "question")
 
 
-def log_lines(
-    view: View,
-    events: Sequence[FileEvent],
-    said: Sequence[Said],
-    start: int,
-    end: int,
-    max_chars: int,
-    report_chars: int,
-) -> list[str]:
-    """Lines for source messages [start, end), oldest first; the oldest go when they do not fit, and a line says so."""
+def log_lines(lines: Iterable[str], max_chars: int, earlier: Callable[[], str]) -> list[str]:
+    """The newest of the lines, oldest first; when they do not all fit, `earlier` says so."""
+    kept: list[str] = []
+    room = max_chars - 60
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            kept.append(earlier())
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+def newest_first(
+    view: View, events: Sequence[FileEvent], said: Sequence[Said], start: int, end: int, report_chars: int
+) -> Iterator[str]:
+    """A line for each thing that was said or done in source messages [start, end), newest first."""
     by_message: dict[int, list[Said]] = {}
     for text in said:
         by_message.setdefault(text.message, []).append(text)
-    lines: list[str] = []
-    room = max_chars - 60
-    for line in _joined(_backward(view, events, by_message, start, end, report_chars)):
-        room -= len(line) + 1
-        if room < 0:
-            lines.append(_earlier(view, start, end))
-            break
-        lines.append(line)
-    return lines[::-1]
+    return _joined(_backward(view, events, by_message, start, end, report_chars))
 
 
-def _earlier(view: View, start: int, end: int) -> str:
+def earlier_actions(view: View, start: int, end: int) -> str:
+    """The line that stands for the lines left out."""
     calls = sum(p.kind == "call" for m in view.messages[start:end] for p in m.parts)
     return f"(the newest of {calls:,} actions; earlier ones are not listed)"
 
@@ -85,10 +85,11 @@ def _call_line(
 ) -> Iterator[tuple[str, str]]:
     at = view.pairs.answer.get(place)
     result = view.messages[at[0]].parts[at[1]] if at else None
-    failed = result is not None and is_failure(result)
-    outcome = (
-        "no answer" if result is None and not part.server else outcome_of(result) if result else "done by the provider"
-    )
+    if result is None:
+        failed, outcome = False, "done by the provider" if part.server else "no answer"
+    else:
+        failed = not events[0].ok if events else is_failure(result)
+        outcome = outcome_of(result, failed)
     edits = [e for e in events if e.action in ("edit", "write", "delete") and not e.hint]
     command = command_of(part)
     if edits and (not command or "*** Begin Patch" in command):

@@ -7,7 +7,6 @@ Names are taken from decoded text only, so an escape of JSON never becomes part 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

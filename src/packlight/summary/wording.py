@@ -352,10 +352,13 @@ def is_failure(result: Part) -> bool:
     return len(result.text) <= _SHORT_CHARS and _TOOL_ERROR.match(result.text) is not None
 
 
-def outcome_of(result: Part) -> str:
-    """How a call ended, on one line: `ok`, `error: ...`, `exit 1: ...`, `37 lines`, or a short result itself."""
+def outcome_of(result: Part, failed: bool | None = None) -> str:
+    """How a call ended, on one line: `ok`, `error: ...`, `exit 1: ...`, `37 lines`, or a short result itself.
+
+    `failed` is what `is_failure` says, for whoever has asked it.
+    """
     text = output_of(result)
-    if is_failure(result):
+    if is_failure(result) if failed is None else failed:
         return _failure(result, text)
     if running := _RUNNING.search(result.text[:400]):
         return f"still running (session {running[1]})"
