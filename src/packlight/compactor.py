@@ -19,7 +19,7 @@ from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryEr
 from .formats import plain, split
 from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
-from .layers import MediaLimits
+from .layers import MediaLimits, ToolResultBudget
 from .ledger import Ledger
 from .measure import Gauge
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, new_edits, planned, refused, target_of
@@ -267,19 +267,22 @@ class Compactor:
 
     def _limit_reason(self, work: Work) -> str | None:
         """Another limit of the provider that the request breaks."""
-        _, size_bytes, images = work.source.totals[-1]
+        _, size_bytes, images = work.source.total
         limits = work.limits
         if limits.max_bytes is not None and size_bytes > limits.max_bytes < bytes_of(work.view):
             return f"over the {limits.max_bytes:,} bytes that the provider takes"
-        if images and MediaLimits()(work.view, target_of(work, self.policy, force=False)):
+        if images and MediaLimits, ToolResultBudget()(work.view, target_of(work, self.policy, force=False)):
             return "more or larger images than the provider takes"
         return None
 
     def _arrivals(self, work: Work) -> bool:
         """Whether there are unseen results that `on_arrival` layers should look at."""
-        return bool(self.policy.on_arrival) and any(
-            m.tokens * work.view.ratio > 1_000 for m in work.view.messages[work.view.first_unseen :]
-        )
+        budget, unseen = work.limits.budget_tokens, work.view.messages[work.view.first_unseen :]
+        if budget is None or not unseen:
+            return False
+        largest = max(m.tokens for m in unseen) * work.view.ratio
+        layers = self.policy.on_arrival
+        return any(not isinstance(x, ToolResultBudget) or largest > x.limit_tokens(budget) for x in layers)
 
     # --- a batch --------------------------------------------------------------------------------------------------
 
@@ -380,7 +383,7 @@ class Compactor:
         if found and isinstance(c.request, Mapping) and (change := shorter_answer(work.head, found)):
             report = replace(c.report, reason=f"less room for the answer: {next(iter(change.values())):,} tokens")
             return replace(c, request={**c.request, **change}, attempt=c.attempt + 1, report=report)
-        _, size_bytes, images = work.source.totals[-1]
+        _, size_bytes, images = work.source.total
         measures = {"size_tokens": work.view.tokens, "size_bytes": size_bytes, "images": images, "attempt": c.attempt}
         work.limits = narrowed(work.limits, found, **measures)
         work.attempt = c.attempt + 1

@@ -111,7 +111,7 @@ class Gauge:
         facts = self.facts(seen)
         model = str(view.head.get("model") or "")
         ratio = facts.ratio if facts.counted else self._ratios.get(model, 1.0)
-        tokens, size_bytes, _ = source.totals[-1]
+        tokens, size_bytes, _ = source.total
         view = replace(
             view,
             ratio=ratio,
@@ -137,8 +137,8 @@ class Gauge:
     def sent(self, seen: Seen, view: View, now: float, batch: Batch | None = None) -> None:
         """A request is about to be sent."""
         facts = self.facts(seen)
-        again = self._facts.get(seen.chain[-1]) is facts and facts.sent_length == len(seen.items)
-        facts.sent_length = len(seen.items)
+        again = self._facts.get(seen.chain[-1]) is facts and facts.sent_length == len(seen)
+        facts.sent_length = len(seen)
         tokens = view.tokens
         if again and batch is None:
             return  # the same request once more carries nothing further

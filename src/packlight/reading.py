@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,60 +23,82 @@ _RECHECKED = 2
 """The newest messages are looked at again although their objects are the same: loops append to them."""
 
 
-@dataclass(slots=True, eq=False)
 class Seen:
-    """A list of messages as it was last given, read, with running totals."""
+    """A list of messages as it was given once, read, with running totals.
 
-    format: Format
-    items: list[Any]
-    messages: list[Message]
-    chain: list[bytes]
-    totals: list[tuple[int, int, int]]
-    """Tokens, bytes and media of the first i messages."""
-    looked_up: int = 0
-    """How many links of the chain were looked up in the journal."""
-    batch: Batch | None = None
-    given: Batch | None = None
-    """The batch whose result the caller wrote back; then `source` is the conversation behind it."""
-    source: Seen | None = None
-    ahead: int = 0
-    """By how many messages the list is longer than its source."""
+    The lists are shared with the Seen of the next, longer request, which appends to them; each shows its own length.
+    """
+
+    def __init__(self, fmt: Format, start: bytes) -> None:
+        self.format = fmt
+        self._items: list[Any] = []
+        self._messages: list[Message] = []
+        self._chain: list[bytes] = [start]
+        self._totals: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self._length = 0
+        self.looked_up = 0
+        """How many links of the chain were looked up in the journal."""
+        self.batch: Batch | None = None
+        self.given: Batch | None = None
+        """The batch whose result the caller wrote back; then `source` is the conversation behind it."""
+        self.source: Seen | None = None
+        self.ahead = 0
+        """By how many messages the list is longer than its source."""
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def items(self) -> list[Any]:
+        """The caller's own objects."""
+        return self._items if len(self._items) == self._length else self._items[: self._length]
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._messages if len(self._messages) == self._length else self._messages[: self._length]
+
+    @property
+    def chain(self) -> list[bytes]:
+        """`chain[i]` covers the first i messages."""
+        length = self._length + 1
+        return self._chain if len(self._chain) == length else self._chain[:length]
+
+    @property
+    def total(self) -> tuple[int, int, int]:
+        """Tokens, bytes and media of all messages."""
+        return self._totals[self._length]
 
     def append(self, items: Sequence[Any], messages: Sequence[Message]) -> None:
-        self.items.extend(items)
-        self.messages.extend(messages)
-        extend_chain(self.chain, messages)
-        tokens, size, images = self.totals[-1]
+        self._items.extend(items)
+        self._messages.extend(messages)
+        extend_chain(self._chain, messages)
+        tokens, size, images = self._totals[-1]
         for m in messages:
             tokens, size, images = tokens + m.tokens, size + m.size_bytes, images + m.images
-            self.totals.append((tokens, size, images))
+            self._totals.append((tokens, size, images))
+        self._length = len(self._items)
 
     def first(self, length: int) -> Seen:
-        """A copy of its first messages; of all of them, with what was found in the journal."""
-        whole = length == len(self.items)
-        return Seen(
-            self.format,
-            self.items[:length],
-            self.messages[:length],
-            self.chain[: length + 1],
-            self.totals[: length + 1],
-            looked_up=self.looked_up if whole else 0,
-            batch=self.batch if whole else None,
-            given=self.given if whole else None,
-            source=self.source.first(len(self.source.items)) if whole and self.source else None,
-            ahead=self.ahead if whole else 0,
-        )
+        """One with its first messages; with all of them it goes on in the same lists and knows the same batch."""
+        new = Seen(self.format, self._chain[0])
+        new._length = length
+        if length == self._length:
+            new.looked_up, new.batch, new.given, new.ahead = self.looked_up, self.batch, self.given, self.ahead
+            new.source = self.source.first(len(self.source)) if self.source else None
+        if length == self._length == len(self._items):
+            new._items, new._messages, new._chain, new._totals = self._items, self._messages, self._chain, self._totals
+        else:
+            new._items, new._messages = self._items[:length], self._messages[:length]
+            new._chain, new._totals = self._chain[: length + 1], self._totals[: length + 1]
+        return new
 
     @property
     def first_unseen(self) -> int:
         """From where on nothing has been answered yet. An assistant message at the very end is a prefill."""
-        end = len(self.messages)
-        while end and self.messages[end - 1].role == "assistant":
+        messages, end = self.messages, self._length
+        while end and messages[end - 1].role == "assistant":
             end -= 1
-        for i in range(end - 1, -1, -1):
-            if self.messages[i].role == "assistant":
-                return i + 1
-        return 0
+        return next((i + 1 for i in range(end - 1, -1, -1) if messages[i].role == "assistant"), 0)
 
 
 class Reader:
@@ -106,11 +127,10 @@ class Reader:
         seen = self._seen.pop(key, None)
         common = self._common(seen, items) if seen else 0
         if seen is None or common == 0:
-            start = chain_start(fmt, self._journal.owner)
-            seen = Seen(fmt, [], [], [start], [(0, 0, 0)])
-        else:  # a copy: what an earlier fit gave back must not grow
+            seen = Seen(fmt, chain_start(fmt, self._journal.owner))
+        else:  # another one: what an earlier fit gave back must not grow
             seen = seen.first(common)
-        new = items[len(seen.items) :]
+        new = items[len(seen) :]
         seen.append(new, [self.message(fmt, raw) for raw in new])
         self._seen[key] = seen
         while len(self._seen) > MAX_CONVERSATIONS:
@@ -119,9 +139,9 @@ class Reader:
 
     def _common(self, seen: Seen, items: Sequence[Any]) -> int:
         """How many messages at the beginning are those of last time."""
-        most = min(len(seen.items), len(items))
-        if not all(map(is_, seen.items, items)):
-            most = next((i for i, (a, b) in enumerate(zip(seen.items, items, strict=False)) if a is not b), most)
+        known, most = seen.items, min(len(seen), len(items))
+        if not all(map(is_, known, items)):
+            most = next((i for i, (a, b) in enumerate(zip(known, items, strict=False)) if a is not b), most)
         for i in range(max(0, most - _RECHECKED), most):
             if identity(seen.format, plain(items[i])).hash != seen.messages[i].hash:
                 return i
@@ -144,19 +164,18 @@ class Reader:
             self._find_written_back(seen, after)
         if seen.source is not None and seen.given is not None:
             source = seen.source
-            offset = len(seen.items) - len(source.items) - seen.ahead
-            new = seen.items[len(seen.items) - offset :] if offset else []
-            source.append(new, seen.messages[len(seen.items) - offset :] if offset else [])
+            start = len(source) + seen.ahead
+            source.append(seen.items[start:], seen.messages[start:])
             if fresh:
                 source.batch = seen.given
             else:
                 source.batch = self._journal.head(source.chain, known=source.batch, after=source.looked_up)
-                source.looked_up = len(source.chain) - 1
+                source.looked_up = len(source)
         elif not fresh:
             seen.batch = self._journal.head(seen.chain, known=seen.batch, after=after)
         else:
             seen.batch = None
-        seen.looked_up = len(seen.chain) - 1
+        seen.looked_up = len(seen)
 
     def _find_written_back(self, seen: Seen, after: int) -> None:
         found = self._journal.written_back(seen.chain[after + 1 :] if after else seen.chain)
@@ -165,7 +184,7 @@ class Reader:
         batch, at = found
         at += after + 1 if after else 0
         items = self._journal.source(batch, seen.items, seen.format)
-        source = Seen(seen.format, [], [], [seen.chain[0]], [(0, 0, 0)])
+        source = Seen(seen.format, seen.chain[0])
         source.append(items, [self.message(seen.format, raw) for raw in items])
         seen.given, seen.source = batch, source
-        seen.ahead = len(seen.items) - len(items)
+        seen.ahead = len(seen) - len(items)

@@ -28,10 +28,14 @@ class ToolResultBudget:
     tail_chars: int = 3_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        limit = self.max_result_tokens or min(25_000, max(200, target.budget_tokens // 4))
+        limit = self.limit_tokens(target.budget_tokens)
         over = (r for r in _fresh(view) if r.tokens * view.ratio > limit and not is_kept(view, r))
         edits = (self._preview(view, result, limit) for result in over)
         return [e for e in edits if e]
+
+    def limit_tokens(self, budget_tokens: int) -> int:
+        """A result up to this size stays whole in a request of that budget."""
+        return self.max_result_tokens or min(25_000, max(200, budget_tokens // 4))
 
     def _preview(self, view: View, result: ResultAt, limit: int) -> Edit | None:
         """Beginning, end and error lines, all together about as many tokens as the budget allows."""
