@@ -271,7 +271,7 @@ class Compactor:
         limits = work.limits
         if limits.max_bytes is not None and size_bytes > limits.max_bytes < bytes_of(work.view):
             return f"over the {limits.max_bytes:,} bytes that the provider takes"
-        if images and MediaLimits, ToolResultBudget()(work.view, target_of(work, self.policy, force=False)):
+        if images and MediaLimits()(work.view, target_of(work, self.policy, force=False)):
             return "more or larger images than the provider takes"
         return None
 
