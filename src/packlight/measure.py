@@ -26,6 +26,8 @@ from .view import View
 
 MAX_FACTS = 4_096
 _MIN_ESTIMATE_TOKENS = 200
+_MAX_RATIO = 40
+"""What a whole request weighs beyond this many times its estimate was not in it: somebody adds to it on the way."""
 _MIN_STEP_TOKENS = 5_000
 _LOOKED_BACK = 64
 _HEAD_KEYS = ("system", "instructions", "tools", "functions", "response_format", "text")
@@ -162,10 +164,9 @@ class Gauge:
             return
         facts = self.facts(seen)
         estimated = view.source_tokens - view.saved_tokens - round(facts.overhead_tokens / view.ratio)
-        if whole:
-            if estimated >= _MIN_ESTIMATE_TOKENS:
-                facts.ratio, facts.overhead_tokens = counted / estimated, 0.0
-                self._ratios[str(view.head.get("model") or "")] = facts.ratio
+        if whole and estimated >= _MIN_ESTIMATE_TOKENS and counted <= estimated * _MAX_RATIO:
+            facts.ratio, facts.overhead_tokens = counted / estimated, 0.0
+            self._ratios[str(view.head.get("model") or "")] = facts.ratio
         else:
             if not facts.first_counted or estimated < facts.first_estimated:
                 facts.first_estimated, facts.first_counted = estimated, counted

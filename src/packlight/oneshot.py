@@ -10,7 +10,7 @@ from typing import Any
 from .compaction import Compaction
 from .compactor import Compactor
 from .errors import NotFound
-from .formats import plain, read_message, split
+from .formats import FORMATS, plain, read_message, split
 from .journal import Batch, Journal, chain_start, extend_chain
 from .policy import Policy
 from .store import Store, open_store
@@ -59,27 +59,32 @@ def restore(
             return restore(request, held, all=all, owner=owner, format=format)
     journal = Journal(store, owner)
     fmt, items, _ = split(request, format)
-    last: Batch | None = None
-    while last is None or all:
-        found = _made_by(journal, fmt, items)
-        if found is None:
-            break
-        last = found
-        items = _before(journal, last, items, fmt)
-    if last is None:
+    found = next(filter(None, (_made_by(journal, f, items) for f in _candidates(fmt, format))), None)
+    if found is None:
         raise NotFound("this request is no result of a compaction in that store")
+    fmt, last = found
+    items = _before(journal, last, items, fmt)
+    while all and (found := _made_by(journal, fmt, items)) is not None:
+        last = found[1]
+        items = _before(journal, last, items, fmt)
     if isinstance(request, Mapping):
         whole = items[0]["content"] if last.as_text and len(items) == 1 else items
         return {k: whole if k == fmt.list_key else v for k, v in request.items()}
     return items
 
 
-def _made_by(journal: Journal, fmt: Format, items: list[Any]) -> Batch | None:
-    """The batch whose result the list begins with."""
+def _candidates(fmt: Format, named: str | None) -> list[Format]:
+    """The formats that a result may be in: plain text that is left of an Anthropic request looks like `chat`."""
+    others = [f for f in FORMATS.values() if f is not fmt and f.list_key == fmt.list_key]
+    return [fmt] if named else [fmt, *others]
+
+
+def _made_by(journal: Journal, fmt: Format, items: list[Any]) -> tuple[Format, Batch] | None:
+    """The batch whose result the list begins with, and the format that this is so in."""
     chain = [chain_start(fmt, journal.owner)]
     extend_chain(chain, (read_message(fmt, m, lambda _: 0) for m in items))
     found = journal.written_back(chain)
-    return found[0] if found else None
+    return (fmt, found[0]) if found else None
 
 
 def _before(journal: Journal, batch: Batch, items: list[Any], fmt: Format) -> list[Any]:

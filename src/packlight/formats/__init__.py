@@ -81,6 +81,8 @@ def detect(items: Iterable[Any], head: Mapping[str, Any]) -> Format:
 def _by_head(head: Mapping[str, Any]) -> FormatName | None:
     if _ANTHROPIC_KEYS & head.keys() and not isinstance(head.get("system"), bool):
         return "anthropic"
+    if "max_tokens" in head and str(head.get("model")).startswith("claude"):
+        return "anthropic"  # who calls Claude through another API names it `anthropic/claude-...`
     tools = head.get("tools")
     first = tools[0] if isinstance(tools, (list, tuple)) and tools else None
     if isinstance(first, Mapping):
@@ -145,7 +147,7 @@ def has_lone_surrogates(value: Json) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Identity:
     """What makes a message the same message again."""
 

@@ -41,7 +41,8 @@ def parts(data: Mapping[str, Json]) -> tuple[Part, ...]:
 
 
 def _type(block: Json) -> str:
-    return str(block.get("type", "")) if isinstance(block, dict) else ""
+    kind = block.get("type", "") if isinstance(block, dict) else ""
+    return kind if type(kind) is str else str(kind)
 
 
 def _part(block: Json, i: int) -> Part:

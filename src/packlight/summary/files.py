@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -64,7 +64,7 @@ def file_events(view: View, start: int = 0, end: int | None = None) -> list[File
     """What the calls in source messages [start, end) did, in the order of the calls. Worked out once for a source."""
     known: list[FileEvent] | None = view.memo.get("file_events")
     if known is None:
-        known = view.memo["file_events"] = list(_all_events(view))
+        known = view.memo["file_events"] = _all_events(view)
     if start == 0 and end is None:
         return known
     first = bisect_left(known, start, key=_message_of)
@@ -74,7 +74,8 @@ def file_events(view: View, start: int = 0, end: int | None = None) -> list[File
 _message_of = attrgetter("message")
 
 
-def _all_events(view: View) -> Iterator[FileEvent]:
+def _all_events(view: View) -> list[FileEvent]:
+    events: list[FileEvent] = []
     messages, answer = view.messages, view.pairs.answer
     for i, message in enumerate(messages):
         for k, part in enumerate(message.parts):
@@ -82,7 +83,8 @@ def _all_events(view: View) -> Iterator[FileEvent]:
                 continue
             j, m = answer.get((i, k), (-1, -1))
             ok = j >= 0 and not is_failure(messages[j].parts[m])
-            yield from _Call(part, i, k, j, m, ok).events()
+            events.extend(_Call(part, i, k, j, m, ok).events())
+    return events
 
 
 OLD_KEYS = ("old_string", "old_str", "oldText", "old_text", "oldString", "old_content", "search", "old", "find")
@@ -91,6 +93,7 @@ CONTENT_KEYS = ("content", "contents", "file_text", "fileText", "text", "new_sou
 _OFFSET_KEYS = ("offset", "start_line", "startLine", "line_offset", "line_start", "StartLine", "start")
 _LIMIT_KEYS = ("limit", "n_lines", "num_lines", "max_lines", "line_count")
 _END_KEYS = ("end_line", "endLine", "line_end", "EndLine", "end")
+_PLACE_KEYS = frozenset([*_OFFSET_KEYS, *_LIMIT_KEYS, *_END_KEYS, "view_range", "range", "pages"])
 _ALL_KEYS = ("replace_all", "replaceAll", "all")
 _SEARCH_KEYS = ("pattern", "regex", "query", "glob", "search_term")
 _BATCH_KEYS = ("edits", "changes", "replacements")
@@ -123,66 +126,61 @@ class _Call:
             **about,
         )
 
-    def events(self) -> Iterator[FileEvent]:
+    def events(self) -> Iterable[FileEvent]:
         arguments = self.part.arguments
         if arguments is None:
-            yield from self.patched(self.part.arguments_text)
-            return
+            return self.patched(self.part.arguments_text)
         path = text_at(arguments, PATH_KEYS)
         if path and "\n" not in path and len(path) <= 1_000:
-            yield from self.on_file(path, arguments)
-            return
+            return self.on_file(path, arguments)
         if command := command_of(self.part):
-            yield from self.on_shell(command)
-            return
+            return self.on_shell(command)
         files = arguments.get("files") or arguments.get("paths")
         if isinstance(files, list):
-            yield from self.on_list(files)
-        elif patch := text_at(arguments, ("input", "patch", "diff")):
-            yield from self.patched(patch)
-        elif text_at(arguments, _SEARCH_KEYS):
-            yield self.event("search", "")
+            return self.on_list(files)
+        if patch := text_at(arguments, ("input", "patch", "diff")):
+            return self.patched(patch)
+        return [self.event("search", "")] if text_at(arguments, _SEARCH_KEYS) else []
 
-    def on_file(self, path: str, arguments: Mapping[str, Json]) -> Iterator[FileEvent]:
+    def on_file(self, path: str, arguments: Mapping[str, Json]) -> Iterable[FileEvent]:
         if _TELLING.isdisjoint(arguments):
-            yield from self.by_name(path, arguments)
-            return
+            return self.by_name(path, arguments)
         verb = arguments.get("command")
         verb = verb if isinstance(verb, str) else ""
         batch = next((arguments[k] for k in _BATCH_KEYS if isinstance(arguments.get(k), list)), None)
         insert_line = arguments.get("insert_line")
         if verb == "view":
-            yield self.read(path, arguments)
-        elif verb == "undo_edit":
-            yield self.event("edit", path, hint=True)
-        elif isinstance(insert_line, int):
+            return [self.read(path, arguments)]
+        if verb == "undo_edit":
+            return [self.event("edit", path, hint=True)]
+        if isinstance(insert_line, int):
             new = text_at(arguments, (*NEW_KEYS, "insert_text", *CONTENT_KEYS))
-            yield self.event("edit", path, new=new, insert_line=insert_line)
-        elif batch is not None:
-            yield from (self.edit(path, change) for change in batch if isinstance(change, Mapping))
-        elif verb and verb not in ("create", "str_replace", "write", "insert") and " " in verb:
-            yield from self.on_shell(verb)
-        elif _has(arguments, OLD_KEYS) and (verb == "str_replace" or _has(arguments, NEW_KEYS)):
-            yield self.edit(path, arguments)
-        elif "new_source" in arguments or "cell_id" in arguments:  # a notebook's cell: its file is JSON around it
-            yield self.event("edit", path, hint=True)
-        elif _has(arguments, CONTENT_KEYS) and not _has(arguments, _SEARCH_KEYS):
-            yield self.event("write", path, new=text_at(arguments, CONTENT_KEYS))
-        elif _has(arguments, _SEARCH_KEYS):
-            yield self.event("search", path)
-        elif patch := text_at(arguments, ("patch", "diff")):
-            yield from self.patched(patch)
-        else:
-            yield from self.by_name(path, arguments)
+            return [self.event("edit", path, new=new, insert_line=insert_line)]
+        if batch is not None:
+            return [self.edit(path, change) for change in batch if isinstance(change, Mapping)]
+        if verb and verb not in ("create", "str_replace", "write", "insert") and " " in verb:
+            return self.on_shell(verb)
+        if _has(arguments, OLD_KEYS) and (verb == "str_replace" or _has(arguments, NEW_KEYS)):
+            return [self.edit(path, arguments)]
+        if "new_source" in arguments or "cell_id" in arguments:  # a notebook's cell: its file is JSON around it
+            return [self.event("edit", path, hint=True)]
+        if _has(arguments, CONTENT_KEYS) and not _has(arguments, _SEARCH_KEYS):
+            return [self.event("write", path, new=text_at(arguments, CONTENT_KEYS))]
+        if _has(arguments, _SEARCH_KEYS):
+            return [self.event("search", path)]
+        if patch := text_at(arguments, ("patch", "diff")):
+            return self.patched(patch)
+        return self.by_name(path, arguments)
 
-    def by_name(self, path: str, arguments: Mapping[str, Json]) -> Iterator[FileEvent]:
+    def by_name(self, path: str, arguments: Mapping[str, Json]) -> list[FileEvent]:
         verb = _verb_of(self.part.tool)
         if verb == "read":
-            yield self.read(path, arguments)
-        elif verb:
-            yield self.event(verb, path, hint=verb == "edit")
+            return [self.read(path, arguments)]
+        return [self.event(verb, path, hint=verb == "edit")] if verb else []
 
     def read(self, path: str, arguments: Mapping[str, Json]) -> FileEvent:
+        if _PLACE_KEYS.isdisjoint(arguments):
+            return self.event("read", path)
         view_range = arguments.get("view_range") or arguments.get("range")
         if isinstance(view_range, list) and len(view_range) == 2 and all(isinstance(v, int) for v in view_range):
             first, last = view_range

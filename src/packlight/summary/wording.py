@@ -277,16 +277,15 @@ def target_of(call: Part) -> str:
     if patched:
         return one_line(", ".join(dict.fromkeys(patched)), TARGET_CHARS)
     path, query = text_at(arguments, PATH_KEYS), text_at(arguments, QUERY_KEYS)
-    command = command_of(call)
     if path:
         shown = one_line(path, TARGET_CHARS, keep_end=True)
-        searched = query if any(k in arguments for k in ("pattern", "query", "regex")) else ""
+        searched = query if query and any(k in arguments for k in ("pattern", "query", "regex")) else ""
         return (
             one_line(f"{one_line(searched, 60)} in {one_line(shown, 56, keep_end=True)}", TARGET_CHARS)
             if searched
             else shown
         )
-    found = command or query or text_at(arguments, ("description", "title", "subject", "text")) or raw
+    found = command_of(call) or query or text_at(arguments, ("description", "title", "subject", "text")) or raw
     return one_line(found or _pairs(arguments), TARGET_CHARS)
 
 
@@ -306,6 +305,7 @@ _RUNNING = rule(r"^Process running with session ID (\d+)", re.MULTILINE)
 _HEADER = rule(
     r"\A(?:(?:Chunk ID|Wall time|Process |Exit code|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
 )
+_HEADER_STARTS = ("Chunk ID", "Wall time", "Process ", "Exit code", "Original token", "Total output", "Output:")
 _TOOL_ERROR = rule(
     r"\A\s*(?:<tool_use_error>|\[?error\b|ERROR:|Error:|Exception:|apply_patch verification failed|Failed to )", re.I
 )
@@ -326,7 +326,7 @@ def output_of(result: Part) -> str:
         except (msgspec.DecodeError, UnicodeEncodeError, KeyError):
             return text
         return inner if isinstance(inner, str) else text
-    header = _HEADER.match(text[:2_000])
+    header = _HEADER.match(text, 0, 2_000) if text.startswith(_HEADER_STARTS) else None
     return text[header.end() :] if header else text
 
 
@@ -360,7 +360,8 @@ def outcome_of(result: Part, failed: bool | None = None) -> str:
     text = output_of(result)
     if is_failure(result) if failed is None else failed:
         return _failure(result, text)
-    if running := _RUNNING.search(result.text[:400]):
+    start = result.text[:400]
+    if "Process running" in start and (running := _RUNNING.search(start)):
         return f"still running (session {running[1]})"
     stripped = text.strip()
     if not stripped:
