@@ -27,7 +27,8 @@ import msgspec
 import packlight
 
 SIZES = ((1_000, 2_000_000), (10_000, 20_000_000))
-WORDS = ["def", "return", "class", "self", "value", "handler", "import", "os", "path", "if", "None", "for", "x", "in", "range", "config_loader", "token_decode"]
+LINE = "def return class self value handler import os path if None for x in range config_loader token_decode"
+WORDS = LINE.split()
 
 
 def history(messages: int, size_bytes: int) -> dict[str, Any]:
@@ -117,8 +118,11 @@ def report() -> str:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     json_import = import_seconds("import json")
     ours = import_seconds("import packlight")
+    first_use = import_seconds("import packlight; packlight.Compactor")
     out += ["## Import", "", "| | ms | x `import json` |", "|---|---:|---:|"]
-    out += [f"| `import packlight` | {ours * 1000:.1f} | {ours / max(json_import, 1e-4):.1f} |", ""]
+    for name, seconds in (("import packlight", ours), ("import packlight; packlight.Compactor", first_use)):
+        out.append(f"| `{name}` | {seconds * 1000:.1f} | {seconds / max(json_import, 1e-4):.1f} |")
+    out.append("")
     out += [f"Peak memory of this script: {peak:,.0f} MB.", ""]
     return "\n".join(out)
 

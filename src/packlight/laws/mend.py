@@ -67,6 +67,9 @@ def _mended(fmt: Format, message: Message, gone: set[int]) -> list[dict[str, Jso
         data = fmt.replace_arguments(data, broken)
     if fmt.name == "chat" and data.get("tool_calls") == []:
         data = {k: v for k, v in data.items() if k != "tool_calls"}
+    field = {"chat": "content", "responses": "output"}.get(fmt.name, "")
+    if field and message.role == "tool" and data.get(field, None if fmt.name == "chat" else "") is None:
+        data = {**data, field: "(no output)"}
     if fmt.name != "anthropic" and data.get("content") == []:
         kind = {"chat": "text"}.get(fmt.name, "output_text" if message.role == "assistant" else "input_text")
         data = {**data, "content": [{"type": kind, "text": "(no text)"}]}

@@ -255,6 +255,8 @@ def _shape_chat(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, An
         says = any(p.kind != "thinking" for p in message.parts) or data.get("audio")
         if (message.role == "assistant" and not says) or data.get("content") == []:
             yield Violation((i,), "empty_content", "an assistant message must have content or tool_calls")
+        if message.role == "tool" and data.get("content") is None:
+            yield Violation((i,), "null_result", "a tool message must have content")
         if data.get("tool_calls") == []:
             yield Violation((i,), "empty_tool_calls", "tool_calls must be left out when there are none")
 
@@ -297,6 +299,8 @@ def _shape_responses(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
     for i, message in enumerate(messages):
         if message.data.get("content") == [] and "role" in message.data:
             yield Violation((i,), "empty_content", "a message must have content")
+        if message.role == "tool" and message.data.get("output", "") is None:
+            yield Violation((i,), "null_result", "an output must have a value")
     for (i, k), (j, m) in pairs.answer.items():
         call, result = messages[i].parts[k], messages[j].parts[m]
         if result.type != output_type(call):

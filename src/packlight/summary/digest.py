@@ -216,7 +216,7 @@ class _Draft:
         report = min(1_200, max_chars // 8)
         lines = self.logged.get(report) or newest_first(view, self.events, self.said, start, end, report)
         self.logged[report], lines = tee(lines)  # a second try goes over the same lines
-        return neutral("\n".join(log_lines(lines, max_chars, lambda: earlier_actions(view, start, end))))
+        return neutral("\n".join(log_lines(lines, max_chars, lambda: self.actions_left_out)))
 
     def _names(self, max_chars: int) -> str:
         return self.names.text(max_chars)
@@ -225,6 +225,10 @@ class _Draft:
         return copies_text(self.models, self.blocks, max_chars)
 
     # ---- facts
+
+    @cached_property
+    def actions_left_out(self) -> str:
+        return earlier_actions(self.view, self.job.start, self.job.end)
 
     @cached_property
     def models(self) -> list[FileModel]:
@@ -276,7 +280,7 @@ class _Draft:
                 part = message.parts[k]
                 if part.kind == "call":
                     path = callers.get((i, k), "")
-                    texts = list(strings(part.arguments)) if part.arguments else [part.arguments_text]
+                    texts = strings(part.arguments) if part.arguments else [part.arguments_text]
                     yield from (Source(t, i, path) for t in reversed(texts) if t)
                 elif part.text:
                     path = readers.get(question.get((i, k), (-1, -1)), "")

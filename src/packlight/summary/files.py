@@ -97,10 +97,8 @@ _PLACE_KEYS = frozenset([*_OFFSET_KEYS, *_LIMIT_KEYS, *_END_KEYS, "view_range", 
 _ALL_KEYS = ("replace_all", "replaceAll", "all")
 _SEARCH_KEYS = ("pattern", "regex", "query", "glob", "search_term")
 _BATCH_KEYS = ("edits", "changes", "replacements")
-_TELLING = frozenset(
-    [*OLD_KEYS, *NEW_KEYS, *CONTENT_KEYS, *_SEARCH_KEYS, *_BATCH_KEYS]
-    + ["command", "insert_line", "cell_id", "patch", "diff"]
-)
+_MORE_KEYS = ("command", "insert_line", "cell_id", "patch", "diff")
+_TELLING = frozenset([*OLD_KEYS, *NEW_KEYS, *CONTENT_KEYS, *_SEARCH_KEYS, *_BATCH_KEYS, *_MORE_KEYS])
 """Without one of these only the tool's name says what a call does to its path."""
 
 

@@ -1,7 +1,8 @@
 """An index of the names that were seen and may be needed again: paths, symbols, ids, numbers, by file.
 
 Work is bounded: at most `MAX_CHARS` of the newest text that says something new is read, split in C and counted once.
-Names are taken from decoded text only, so an escape of JSON never becomes part of one. Ties are sorted, nothing depends on a hash seed.
+Names are taken from decoded text only, so an escape of JSON never becomes part of one. Ties are sorted, nothing
+depends on a hash seed.
 """
 
 from __future__ import annotations
@@ -57,16 +58,22 @@ class Touch:
     edit: int
 
 
-def strings(value: Json, depth: int = 6) -> Iterator[str]:
+def strings(value: Json, depth: int = 6) -> list[str]:
     """The strings inside a JSON value."""
+    found: list[str] = []
+    _gather(value, depth, found)
+    return found
+
+
+def _gather(value: Json, depth: int, found: list[str]) -> None:
     if isinstance(value, str):
-        yield value
-    elif depth > 0 and isinstance(value, Mapping):
-        for inner in value.values():
-            yield from strings(inner, depth - 1)
-    elif depth > 0 and isinstance(value, list):
-        for inner in value:
-            yield from strings(inner, depth - 1)
+        found.append(value)
+    elif depth > 0 and isinstance(value, (dict, list, Mapping)):
+        for inner in value if isinstance(value, list) else value.values():
+            if type(inner) is str:
+                found.append(inner)
+            else:
+                _gather(inner, depth - 1, found)
 
 
 def words_of(text: str) -> list[bytes]:

@@ -13,11 +13,13 @@ MASK = "[masked]"
 
 _ENV = rule(r"((?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?)=)([\"']?)([^\s\"']{4,})")
 """`NAME_TOKEN=value`, as a shell, `env` or a .env file writes it."""
+_ENV_HINTS = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "PWD=", "CREDENTIAL=", "CREDENTIALS=")
 _QUOTED = rule(
     r"((?:[Tt]oken|TOKEN|(?<=[\w-])(?:key|Key|KEY)|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Cc]redentials?)"
     r"[\"']?\s{0,4}[:=]\s{0,4})([\"'])([^\s\"'(){}]{8,})(?=[\"'])"
 )
 """`"apiKey": "value"`, `password = 'value'`: only a literal that looks made up, since code speaks of keys all day."""
+_NAME_HINTS = ("oken", "TOKEN", "key", "Key", "KEY", "ecret", "SECRET", "assw", "PASSW", "redential")
 _SHAPES = rule(
     r"""(?<![A-Za-z0-9])(?:
       gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
@@ -49,17 +51,17 @@ _URL_LOGIN = rule(r"(?<=://)([^\s/:@]{1,64}):[^\s/:@]{3,128}@")
 _BEARER = rule(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/-]{16,}=*")
 _KEY_BEGIN = "-----BEGIN "
 _KEY_BLOCK = rule(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_NOT_SECRET = rule(
-    r"(?:\$|<|\{|process\.|os\.|env\.|None$|null$|true$|false$|undefined$|str$|string$|\[masked)", re.I
-)
+_NOT_SECRET = rule(r"(?:\$|<|\{|process\.|os\.|env\.|None$|null$|true$|false$|undefined$|str$|string$|\[masked)", re.I)
 
 
 def mask(text: str) -> str:
     """The text with secret values replaced by `[masked]`; names of keys stay. The same object when there are none."""
     if _KEY_BEGIN in text:
         text = _without_key_blocks(text)
-    if "=" in text or ":" in text:
-        text = _QUOTED.sub(_masked_literal, _ENV.sub(_masked, text))
+    if "=" in text and holds_any(text, _ENV_HINTS):
+        text = _ENV.sub(_masked, text)
+    if ("=" in text or ":" in text) and holds_any(text, _NAME_HINTS):
+        text = _QUOTED.sub(_masked_literal, text)
     if holds_any(text, _SHAPE_HINTS):
         text = _SHAPES.sub(MASK, text)
     if "://" in text:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ..types import Json, Part
-from .rules import holds_any, rule
+from .rules import rule
 from .secrets import mask
 
 TARGET_CHARS = 120
@@ -300,7 +300,6 @@ _EXIT = rule(
     r"|<returncode>|<exited with exit code|\bexit_code[\"']?:)\s*(-?\d{1,10})",
     re.MULTILINE,
 )
-_EXIT_SIGNS = ("xit code", "with code", "returncode", "exit_code")
 _RUNNING = rule(r"^Process running with session ID (\d+)", re.MULTILINE)
 _HEADER = rule(
     r"\A(?:(?:Chunk ID|Wall time|Process |Exit code|Original token count|Total output lines)[^\n]*\n)*Output:\n?"
@@ -333,12 +332,16 @@ def output_of(result: Part) -> str:
 def exit_code(result: Part) -> int | None:
     """The exit code that a result tells of, where tools write it: in the first or last lines."""
     text = result.text
-    for piece in (text[:400], text[-400:]) if len(text) > 800 else (text,):
-        if not holds_any(piece, _EXIT_SIGNS):
-            continue
-        found = _EXIT.search(piece)
-        if found:
-            return int(found[1])
+    if len(text) <= 800:
+        return _exit_in(text)
+    code = _exit_in(text[:400])
+    return _exit_in(text[-400:]) if code is None else code
+
+
+def _exit_in(text: str) -> int | None:
+    if "xit code" in text or "with code" in text or "returncode" in text or "exit_code" in text:
+        found = _EXIT.search(text)
+        return int(found[1]) if found else None
     return None
 
 

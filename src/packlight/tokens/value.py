@@ -167,7 +167,7 @@ class _Walk:
         if kind is not None and is_media(value):
             self.tokens += media_tokens(read_one(value), self.rule, detail=_detail(value))
             return
-        if depth > _MAX_DEPTH or _is_tool(value, kind):
+        if depth > _MAX_DEPTH or "input_schema" in value or "parameters" in value or (kind == "function" and _defines(value)):
             self.json(value)
             return
         if "role" in value:
@@ -226,12 +226,8 @@ class _Walk:
         self.texts.append(_json_text(value))
 
 
-def _is_tool(value: Mapping[str, Any], kind: Any) -> bool:
-    """A tool definition: models read it as JSON."""
-    if "input_schema" in value or "parameters" in value:
-        return True
-    if kind != "function":
-        return False
+def _defines(value: Mapping[str, Any]) -> bool:
+    """A function's definition, not a call of it: models read it as JSON, like whatever has a schema."""
     function = value.get("function")
     return isinstance(function, Mapping) and "arguments" not in function
 
