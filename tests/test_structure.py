@@ -37,7 +37,7 @@ ROWS: list[set[str]] = [
     {"retrieval"},
     {"compactor"},
     {"oneshot"},
-    {"replay", "testing"},
+    {"replay", "integrations", "testing"},
     {"cli"},
     {"__main__"},
 ]

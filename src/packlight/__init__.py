@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         SummaryError,
         UnknownFormat,
     )
+    from .integrations.recall_tool import recall_tool
+    from .integrations.wrap import wrap
     from .laws import repair, validate
     from .oneshot import compact, restore
     from .policy import PRESETS, Policy, Size
@@ -52,6 +54,8 @@ _HOMES = {
     "compaction": "Compaction Report",
     "compactor": "Compactor",
     "errors": "ContextWindowExceeded InvalidRequest NotFound PacklightError StoreError SummaryError UnknownFormat",
+    "integrations.recall_tool": "recall_tool",
+    "integrations.wrap": "wrap",
     "laws": "repair validate",
     "oneshot": "compact restore",
     "policy": "PRESETS Policy Size",
@@ -108,7 +112,9 @@ __all__ = [
     "compact",
     "open_store",
     "recall",
+    "recall_tool",
     "repair",
     "restore",
     "validate",
+    "wrap",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from .errors import StoreError
 from .formats import encode_as_is
 from .store import REF_CHARS, Document, Store, text_hash
-from .summary.wording import target_of
+from .summary.wording import target_at, target_of
 from .types import Edit, Part
 from .view import View
 
@@ -77,14 +77,17 @@ class Ledger:
                 continue
             for k, part in enumerate(view.messages[i].parts):
                 call = view.call_of(i, k) if part.kind == "result" else part if part.kind == "call" else None
+                target = ""
                 for kind, text in _texts_of(part):
+                    if call and not target:
+                        target = target_at(view, i, k) if part.kind == "result" else target_of(call)
                     yield Document(
                         ref=text_hash(text)[:REF_CHARS],
                         text=text,
                         conversation=conversation,
                         kind=kind,
                         tool=call.tool if call else "",
-                        path=target_of(call) if call else "",
+                        path=target,
                         call_id=part.call_id,
                         ordinal=i,
                     )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..laws import pinned, segments
+from ..summary.wording import target_at
 from ..types import Edit, Json
 from ..view import View, plain_reference
 from .keep import kept_messages, typed_messages
-from .result import target_at
 
 Run = tuple[int, int]
 _GAP = "\n\n"

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..summary.files import FileEvent, file_events
-from ..summary.wording import is_failure
+from ..summary.wording import is_failure, target_at
 from ..types import Edit, Target
 from ..view import Place, ResultAt, View
 from .keep import call_text
-from .result import clearable, cleared, target_at
+from .result import clearable, cleared
 
 NAME = "micro_compact"
 PLACEHOLDER_TOKENS = 50

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ..formats import encode_as_is
-from ..summary.wording import outcome_of, preview, target_of
+from ..summary.wording import outcome_of, preview, target_at
 from ..types import Edit, Json
 from ..view import ResultAt, View
 from .keep import is_kept
@@ -25,16 +25,6 @@ def taken_text(view: View, result: ResultAt) -> str:
     data = view.messages[result.message].data
     block = data if result.part.block < 0 else (view.format.blocks(data) or [])[result.part.block]
     return encode_as_is(block).decode()
-
-
-def target_at(view: View, message: int, place: int) -> str:
-    """What the call behind this result is about; worked out once for all layers."""
-    known: dict[tuple[int, int], str] = view.memo.setdefault("targets", {})
-    target = known.get((message, place))
-    if target is None:
-        call = view.call_of(message, place)
-        target = known[(message, place)] = target_of(call) if call else ""
-    return target
 
 
 def target_words(result: ResultAt) -> str:

@@ -86,18 +86,36 @@ class _Draft:
         return int(self.view.count(text) * self.view.ratio + 0.999)
 
     def text(self) -> str:
-        small = self.job.max_tokens < self.options.small_tokens
         self.written: dict[str, str] = {}
-        spent = self.tokens(self._framed([]))
-        for name in _NEEDED if small else _ORDER:
-            ratio = getattr(self.options, f"{name}_ratio") * (1.4 if small else 1.0)
-            kept = _KEPT_FOR_NAMES * self.job.max_tokens if name == "copies" else 0
-            budget = int(min(ratio * self.job.max_tokens, self.job.max_tokens - spent - kept) * self.scale)
-            section = self._section(name, budget)
-            if section:
-                self.written[name] = section
-                spent += self.tokens(section) + 1
+        self.spent = self.tokens(self._framed([]))
+        for name in _SMALL_ORDER if self.small else _ORDER:
+            self._write(name, self._budget(name))
+        for name in _MUST_SURVIVE:  # what the others left
+            left = self.job.max_tokens * self.scale - self.spent
+            if left > _SPARE * self.job.max_tokens:
+                self._write(name, self.tokens(self.written.get(name, "")) + int(left))
         return self._framed([self.written[name] for name in TITLES if name in self.written])
+
+    @property
+    def small(self) -> bool:
+        return self.job.max_tokens < self.options.small_tokens
+
+    def _write(self, name: str, budget_tokens: int) -> None:
+        """Write a section, in place of a shorter one that stands there."""
+        old, new = self.written.get(name, ""), self._section(name, budget_tokens)
+        if len(new) > len(old):
+            self.written[name] = new
+            self.spent += self.tokens(new) - (self.tokens(old) if old else -1)
+
+    def _budget(self, name: str) -> int:
+        """A section's share; what must not be lost gets the room that its shortest form takes, up to a third."""
+        most = self.job.max_tokens
+        share = getattr(self.options, f"{name}_ratio") * (1.4 if self.small else 1.0) * most
+        if name in ("files", "plan"):
+            shortest = "\n".join(self.touched_files if name == "files" else self._open_items())
+            share = max(share, min(self.tokens(shortest) * 1.1 + 20, most / 3))
+        left = most - self.spent - (_KEPT_FOR_NAMES * most if name == "copies" else 0)
+        return int(min(share, left) * self.scale)
 
     def _framed(self, sections: Sequence[str]) -> str:
         recall = [self.options.recall_line] if self.options.recall_line else []
@@ -157,12 +175,17 @@ class _Draft:
         sizes = allotted([len(t) + 2 for t in found], max_chars, 200)
         return "\n\n".join(cut(t, n - 2) for t, n in zip(found, sizes, strict=True) if n > 2)
 
-    def _plan(self, max_chars: int) -> str:
+    @cached_property
+    def plan(self) -> list[str]:
         lines = last_plan(self.view, self.job.start, self.job.end) or self.earlier.plan
-        lines = [neutral(clean(line)) for line in lines]
-        if sum(map(len, lines)) + len(lines) > max_chars:  # open items first, then as many of the others as fit
-            lines = [line for line in lines if not line.startswith(("[completed]", "[cancelled]", "[done]"))]
-        return _fitting(lines, max_chars)
+        return [neutral(clean(line)) for line in lines]
+
+    def _open_items(self) -> list[str]:
+        return [line for line in self.plan if not line.startswith(("[completed]", "[cancelled]", "[done]"))]
+
+    def _plan(self, max_chars: int) -> str:
+        whole = sum(map(len, self.plan)) + len(self.plan) <= max_chars
+        return _fitting(self.plan if whole else self._open_items(), max_chars)
 
     def _errors(self, max_chars: int) -> str:
         found = open_errors(self.view, self.events, 5, 6)
@@ -313,8 +336,11 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
 
 _KEPT_FOR_NAMES = 0.18
 """Copies leave this much: names are cheaper for what they hold."""
-_NEEDED = ("words", "plan", "errors", "files")
-_ORDER = (*_NEEDED[:1], "instructions", *_NEEDED[1:], "decisions", "log", "copies", "names")
+_SPARE = 0.08
+"""Room worth writing a section once more for."""
+_MUST_SURVIVE = ("words", "instructions", "plan", "files")
+_SMALL_ORDER = ("words", "instructions", "plan", "errors", "files", "names", "log")
+_ORDER = (*_SMALL_ORDER[:5], "decisions", "log", "copies", "names")
 """What is written first has first claim on the room; names come last, since they leave out what stands above."""
 
 _PAST = {"read": "read", "write": "written", "edit": "edited", "delete": "deleted"}

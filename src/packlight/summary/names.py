@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ..types import Json
 from .rules import rule
+from .secrets import mask
 
 MAX_CHARS = 400_000
 """Of the newest text, lines that come again not counted; what is older is not read for names."""
@@ -193,7 +194,7 @@ def _newest(sources: Iterable[Source]) -> Iterator[Source]:
         if room < 0 or looked < 0:
             break
         if text:
-            yield Source(text, *source[1:])
+            yield Source(mask(text), *source[1:])
 
 
 def _names(last: Mapping[bytes, int], visible: Collection[bytes]) -> Iterator[tuple[bytes, str]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ..types import Json, Part
+from ..view import View
 from .rules import rule
 from .secrets import mask
 
@@ -287,6 +288,16 @@ def target_of(call: Part) -> str:
         )
     found = command_of(call) or query or text_at(arguments, ("description", "title", "subject", "text")) or raw
     return one_line(found or _pairs(arguments), TARGET_CHARS)
+
+
+def target_at(view: View, message: int, place: int) -> str:
+    """What the call behind this result is about; worked out once for all layers."""
+    known: dict[tuple[int, int], str] = view.memo.setdefault("targets", {})
+    target = known.get((message, place))
+    if target is None:
+        call = view.call_of(message, place)
+        target = known[(message, place)] = target_of(call) if call else ""
+    return target
 
 
 def _pairs(arguments: Mapping[str, Json]) -> str:

@@ -141,6 +141,8 @@ def _instruction_name(call: Part) -> str:
     path = text_at(arguments, PATH_KEYS)
     if path and _CHANGED.isdisjoint(arguments) and INSTRUCTION_FILES.search(path):
         return path
+    if "skill" in call.tool.lower():
+        return text_at(arguments, ("skill", "name", "skill_name", "command"))
     skill = arguments.get("skill")
     return skill if isinstance(skill, str) else ""
 

@@ -167,7 +167,12 @@ class _Walk:
         if kind is not None and is_media(value):
             self.tokens += media_tokens(read_one(value), self.rule, detail=_detail(value))
             return
-        if depth > _MAX_DEPTH or "input_schema" in value or "parameters" in value or (kind == "function" and _defines(value)):
+        if (
+            depth > _MAX_DEPTH
+            or "input_schema" in value
+            or "parameters" in value
+            or (kind == "function" and _defines(value))
+        ):
             self.json(value)
             return
         if "role" in value:

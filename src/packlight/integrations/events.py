@@ -1,0 +1,70 @@
+"""What replies and stream events tell: what was counted, whether the answer has begun, what failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..overflow import classify
+
+_BEFORE_THE_ANSWER = frozenset({"message_start", "ping", "response.created", "response.queued", "response.in_progress"})
+_FAILURES = frozenset({"error", "response.failed"})
+"""Events by which Responses reports an error; the other two streams raise it."""
+
+
+class StreamedOverflow(Exception):
+    """An overflow that came as an event of a stream, as an exception."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__("the provider refused the request for its length, in the stream")
+        self.body = body
+
+
+def is_stream(reply: Any) -> bool:
+    """Whether it is an SDK's `Stream` or `AsyncStream`."""
+    return hasattr(type(reply), "__stream__")
+
+
+def usage_in(reply: Any) -> dict[str, Any]:
+    """The fields of `usage` that a reply, or an event of a stream, states; empty when it has none."""
+    holders = (getattr(reply, "message", None), getattr(reply, "response", None), reply)
+    usage = next((u for h in holders if (u := getattr(h, "usage", None)) is not None), None)
+    if usage is None:
+        usage = _usage_in_raw(reply)
+    try:
+        return {k: v for k, v in dict(usage or {}).items() if v is not None}
+    except (TypeError, ValueError):
+        return {}
+
+
+def _usage_in_raw(reply: Any) -> Any:
+    """The same for `with_raw_response`, if its body was read already."""
+    response = getattr(reply, "http_response", None)
+    if response is None or not getattr(response, "is_closed", False):
+        return None
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    return body.get("usage") if isinstance(body, dict) else None
+
+
+def has_begun(event: Any) -> bool:
+    """Whether this event of a stream is a part of the answer, and not only its announcement."""
+    if getattr(event, "choices", None) is not None:
+        return any(_says_something(choice) for choice in event.choices)
+    kind = getattr(event, "type", None)
+    return kind is not None and kind not in _BEFORE_THE_ANSWER
+
+
+def _says_something(choice: Any) -> bool:
+    delta = getattr(choice, "delta", None)
+    said = any(value for key, value in dict(delta or {}).items() if key != "role")
+    return said or bool(getattr(choice, "finish_reason", None))
+
+
+def overflow_in(event: Any) -> StreamedOverflow | None:
+    """The overflow that an event reports, if that is what it does."""
+    if getattr(event, "type", None) not in _FAILURES:
+        return None
+    body = event.model_dump() if hasattr(event, "model_dump") else event
+    return StreamedOverflow(body) if classify(body) is not None else None

@@ -1,0 +1,285 @@
+"""`packlight.wrap`: a client of the official SDKs whose every call fits its window.
+
+All calls of these SDKs go through their client's `post`; that is the one place where something of ours stands. So
+whatever is built on it (streams, `parse`, `with_options`, tool runners, raw responses) works as it did, with the SDK's
+own types, errors and retries.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from ..compaction import Compaction, Report
+from ..compactor import Compactor
+from ..errors import InvalidRequest
+from ..overflow import classify
+from ..types import FormatName
+from .events import StreamedOverflow, has_begun, is_stream, overflow_in, usage_in
+
+__all__ = ["wrap"]
+
+Client = TypeVar("Client")
+
+_ROUTES: dict[str, FormatName] = {"/v1/messages": "anthropic", "/chat/completions": "chat", "/responses": "responses"}
+_HELD_BY_PROVIDER = ("previous_response_id", "conversation")
+"""With one of these the provider adds messages that we don't see: its count says nothing about ours."""
+_REFUSED = (400, 422)
+_READ_AHEAD_EVENTS = 5
+
+
+def wrap(
+    client: Client, compactor: Compactor | None = None, *, conversation: str | None = None, **options: Any
+) -> Client:
+    """The same client, except that every call to a model goes through a compactor.
+
+    `client` is one of the official `anthropic` and `openai` clients, sync or async; the original stays as it was and
+    shares its connections. Each call is made to fit, its usage is recorded, and one that the provider refuses for
+    its length is sent again, smaller, at most three times; then ContextWindowExceeded is raised. `options` are those
+    of `Compactor`, when none is given.
+
+    Conversations are told apart by their content. `conversation` names the only one that goes through this client,
+    which is what recall asks for. `client.packlight` has the `compactor` and the last `report`.
+    """
+    if compactor is not None and options:
+        raise TypeError(f"give a compactor or its options, not both: {', '.join(options)}")
+    _check(client)
+    return _attached(_twin(client), Packing(compactor or Compactor(**options), conversation))
+
+
+def _check(client: Any) -> None:
+    homes = {cls.__module__.partition(".")[0] for cls in type(client).__mro__}
+    if not homes & {"anthropic", "openai"} or not callable(getattr(client, "post", None)):
+        raise TypeError(
+            f"wrap takes a client of the anthropic or openai package, not {type(client).__name__!r}; "
+            "for anything else call Compactor.fit before each request"
+        )
+    if "packlight" in vars(client):
+        raise TypeError("this client is wrapped already")
+
+
+def _twin(client: Any) -> Any:
+    """A copy that shares connections; what was made for the original (`client.messages`) is made anew."""
+    twin = copy.copy(client)
+    for name, value in list(vars(twin).items()):
+        if getattr(value, "_client", None) is not client:
+            continue
+        if isinstance(inspect.getattr_static(type(client), name, None), cached_property):
+            del vars(twin)[name]
+        else:
+            setattr(twin, name, type(value)(twin))
+    return twin
+
+
+def _attached(client: Any, packing: Packing) -> Any:
+    post, copied = client.post, client.copy
+
+    def copy_too(*args: Any, **kwargs: Any) -> Any:
+        return _attached(copied(*args, **kwargs), packing)
+
+    client.post = partial(_apost if inspect.iscoroutinefunction(post) else _post, packing, post)
+    client.copy = client.with_options = copy_too
+    client.packlight = packing
+    return client
+
+
+class Packing:
+    """`client.packlight`: what a wrapped client and its `with_options` copies have in common."""
+
+    def __init__(self, compactor: Compactor, conversation: str | None) -> None:
+        self.compactor = compactor
+        self.conversation = conversation
+        """The name of the only conversation of this client, if it was given one."""
+        self.report: Report | None = None
+        """Of the newest call; None before the first, and when that was no request at all."""
+        self.left_alone: set[str] = set()
+        """Conversations whose edits a provider refused for another reason than length: they are sent as given."""
+
+
+# --- the two drivers -------------------------------------------------------------------------------------------------
+
+
+def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = None, **rest: Any) -> Any:
+    call = _call(packing, path, body)
+    if call is None:
+        return send(path, body=body, **rest)
+    compactor = packing.compactor
+    try:
+        call.fitted(compactor.fit(call.request, conversation=packing.conversation, format=call.format))
+    except InvalidRequest:
+        packing.report = None  # the provider tells what is wrong with it
+    while True:
+        try:
+            reply = send(path, body=call.body, **rest)
+            return call.done(_begun(reply, call) if is_stream(reply) else reply)
+        except Exception as error:
+            if not call.undone(error):
+                call.fitted(compactor.recover(call.compaction(error), error))
+
+
+async def _apost(
+    packing: Packing, send: Callable[..., Awaitable[Any]], path: str, *, body: Any = None, **rest: Any
+) -> Any:
+    call = _call(packing, path, body)
+    if call is None:
+        return await send(path, body=body, **rest)
+    compactor = packing.compactor
+    try:
+        call.fitted(await compactor.afit(call.request, conversation=packing.conversation, format=call.format))
+    except InvalidRequest:
+        packing.report = None
+    while True:
+        try:
+            reply = await send(path, body=call.body, **rest)
+            return call.done(await _abegun(reply, call) if is_stream(reply) else reply)
+        except Exception as error:
+            if not call.undone(error):
+                call.fitted(await compactor.arecover(call.compaction(error), error))
+
+
+# --- their common plan -----------------------------------------------------------------------------------------------
+
+
+def _call(packing: Packing, path: str, body: Any) -> Call | None:
+    """The call, when it is one to a model and has a list of messages."""
+    format = _ROUTES.get(path.partition("?")[0])
+    if format is None or not isinstance(body, Mapping):
+        return None
+    key = "input" if format == "responses" else "messages"
+    given = {k: v for k, v in body.items() if type(v).__name__ not in ("NotGiven", "Omit")}
+    if given.get(key) is None:
+        return None
+    if not isinstance(given[key], (str, list, tuple)):
+        given[key] = list(given[key])  # the SDKs take any iterable
+    return Call(packing, format, body, given)
+
+
+class Call:
+    """One call on its way: what to send next, and what came back."""
+
+    def __init__(self, packing: Packing, format: FormatName, body: Mapping[str, Any], given: dict[str, Any]) -> None:
+        self.packing = packing
+        self.format = format
+        self.request = given
+        """The caller's body, without what the caller left out."""
+        self.c: Compaction | None = None
+        """None when it is sent as it was given."""
+        self._blamed: tuple[Compaction, Exception] | None = None
+        self._body = body
+        self._usage: dict[str, Any] = {}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {**self._body, **(self.request if self.c is None else self.c.request)}
+
+    def fitted(self, c: Compaction) -> None:
+        self.c = None if c.conversation and c.conversation in self.packing.left_alone else c
+        self.packing.report = c.report
+
+    def compaction(self, error: Exception) -> Compaction:
+        """What to make smaller. Raises the error where nothing of ours was sent."""
+        if self.c is not None:
+            return self.c
+        if self._blamed and classify(error):
+            raise self._blamed[1]  # without the edits it is too long, so they were not what was asked for
+        raise error
+
+    def undone(self, error: Exception) -> bool:
+        """Whether to send it once more without our edits: the provider found another fault than its length.
+
+        They may be what it finds fault with; then the conversation is left alone from now on.
+        """
+        status = getattr(error, "status_code", None)
+        if self.c is None or not self.c.report.new_edits or status not in _REFUSED or classify(error):
+            return False
+        self._blamed, self.c = (self.c, error), None
+        return True
+
+    def done(self, reply: Any) -> Any:
+        if self._blamed:
+            refused, error = self._blamed
+            self.packing.left_alone.add(refused.conversation)
+            why = "the provider refused it with new edits; sent without them, and left alone from now on"
+            self.packing.report = replace(refused.report, outcome="failed", reason=why, error=error)
+        if not is_stream(reply):
+            self.note(reply)
+        return reply
+
+    def note(self, reply: Any) -> None:
+        """Record the usage that a reply or an event states. Streams state it in parts."""
+        usage = usage_in(reply)
+        if usage and self.c is not None and not any(self.request.get(key) for key in _HELD_BY_PROVIDER):
+            self._usage |= usage
+            self.packing.compactor.record_usage(self.c, self._usage)
+
+    def waits(self, ahead: list[Any]) -> bool:
+        """Whether to read on before the caller gets the stream: an overflow may stand at its beginning."""
+        if self.c is not None and (error := overflow_in(ahead[-1])) is not None:
+            raise error
+        return not has_begun(ahead[-1]) and len(ahead) < _READ_AHEAD_EVENTS
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def _begun(stream: Any, call: Call) -> Any:
+    """The SDK's own stream, its first events read ahead. Raises an overflow; other errors come when they are read."""
+    events, ahead, failure = iter(stream._iterator), [], None
+    try:
+        for event in events:
+            ahead.append(event)
+            if not call.waits(ahead):
+                break
+    except Exception as error:
+        if isinstance(error, StreamedOverflow):
+            stream.close()
+        if call.c is not None and classify(error) is not None:
+            raise
+        failure = error
+    stream._iterator = _noted(ahead, events, failure, call)
+    return stream
+
+
+def _noted(ahead: list[Any], events: Iterator[Any], failure: Exception | None, call: Call) -> Iterator[Any]:
+    for event in ahead:
+        call.note(event)
+        yield event
+    if failure is not None:
+        raise failure
+    for event in events:
+        call.note(event)
+        yield event
+
+
+async def _abegun(stream: Any, call: Call) -> Any:
+    events, ahead, failure = aiter(stream._iterator), [], None
+    try:
+        async for event in events:
+            ahead.append(event)
+            if not call.waits(ahead):
+                break
+    except Exception as error:
+        if isinstance(error, StreamedOverflow):
+            await stream.close()
+        if call.c is not None and classify(error) is not None:
+            raise
+        failure = error
+    stream._iterator = _anoted(ahead, events, failure, call)
+    return stream
+
+
+async def _anoted(
+    ahead: list[Any], events: AsyncIterator[Any], failure: Exception | None, call: Call
+) -> AsyncIterator[Any]:
+    for event in ahead:
+        call.note(event)
+        yield event
+    if failure is not None:
+        raise failure
+    async for event in events:
+        call.note(event)
+        yield event
