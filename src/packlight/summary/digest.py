@@ -22,6 +22,7 @@ from .files import file_events
 from .frame import BEGIN, END, TITLES, neutral
 from .log import earlier_actions, log_lines, newest_first
 from .names import Names, Source, Touch, seen_names, strings, visible_words
+from .rules import rule
 from .secrets import mask
 from .state import decisions, last_plan, open_errors
 from .wording import clean, encodable, head, one_line
@@ -108,12 +109,12 @@ class _Draft:
             self.spent += self.tokens(new) - (self.tokens(old) if old else -1)
 
     def _budget(self, name: str) -> int:
-        """A section's share; what must not be lost gets the room that its shortest form takes, up to a third."""
+        """A section's share; what must not be lost gets the room that its shortest form takes, if it can."""
         most = self.job.max_tokens
         share = getattr(self.options, f"{name}_ratio") * (1.4 if self.small else 1.0) * most
         if name in ("files", "plan"):
             shortest = "\n".join(self.touched_files if name == "files" else self._open_items())
-            share = max(share, min(self.tokens(shortest) * 1.1 + 20, most / 3))
+            share = max(share, min(self.tokens(shortest) * 1.1 + 20, 0.4 * most))
         left = most - self.spent - (_KEPT_FOR_NAMES * most if name == "copies" else 0)
         return int(min(share, left) * self.scale)
 
@@ -127,18 +128,25 @@ class _Draft:
         title = TITLES[name]
         room = budget_tokens - self.tokens(title) - 2
         chars = int(room * self.chars_per_token)
-        for _ in range(4):
+        best = ""
+        for _ in range(5):
             if chars < 24:
-                return ""
+                break
             body = write_body(chars)
             if not body:
-                return ""
+                break
             body = mask(encodable(body))
             tokens = self.tokens(body)
             if tokens <= room:
-                return f"{title}\n{body}"
-            chars = int(min(chars, len(body)) * room / tokens * 0.95)
-        return ""
+                best = body if len(body) > len(best) else best
+                if tokens > 0.85 * room or len(body) < 0.9 * chars:
+                    break  # full, or all there is
+                chars = int(chars * room / tokens * 0.95)
+            elif best:
+                break
+            else:
+                chars = int(min(chars, len(body)) * room / tokens * 0.95)
+        return f"{title}\n{best}" if best else ""
 
     @cached_property
     def chars_per_token(self) -> float:
@@ -220,9 +228,14 @@ class _Draft:
             shown[normal(path)] = path
             counts[normal(path)] = {what: 1}
         for event in self.events:
-            if event.path and event.action not in ("search", "run") and event.result_message >= 0:
+            if event.action == "run":
+                for path in _IN_COMMAND.findall(event.command[:2_000])[:8]:
+                    counts.setdefault(normal(path), {"in a command": 1})
+                    shown.setdefault(normal(path), path)
+            elif event.path and event.action != "search":
                 key = normal(event.path)
-                verb = _PAST[event.action] if event.ok else f"{event.action} failed"
+                answered = event.result_message >= 0
+                verb = _PAST[event.action] if event.ok else f"{event.action} {'failed' if answered else 'unanswered'}"
                 entry = counts.pop(key, {})
                 entry[verb] = entry.pop(verb, 0) + 1
                 counts[key] = entry
@@ -336,6 +349,8 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
 
 _KEPT_FOR_NAMES = 0.18
 """Copies leave this much: names are cheaper for what they hold."""
+_IN_COMMAND = rule(r"(?<![\w./:@-])(?:[\w.@-]{0,80}/){1,12}[\w.@-]{1,80}\.[A-Za-z]\w{0,7}\b")
+"""A path of a file inside a shell command."""
 _SPARE = 0.08
 """Room worth writing a section once more for."""
 _MUST_SURVIVE = ("words", "instructions", "plan", "files")
