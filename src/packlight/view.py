@@ -19,7 +19,7 @@ Place = tuple[int, int]
 """`(message index, index in its parts)`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResultAt:
     """A tool result in a view, with what stands in its place now."""
 

@@ -27,9 +27,9 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Document:
-    """Something that was taken out of a conversation, as the text that recall finds."""
+    """Something that was taken out of a conversation, as the text that recall finds. Never changed once made."""
 
     ref: str
     """What the placeholder names it by: the first hex digits of `text_hash(text)`, 12 unless `Store.ref` says more."""
