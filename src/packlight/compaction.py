@@ -36,7 +36,7 @@ class Report:
     new_edits: tuple[Edit, ...] = ()
     """Those of this fit's batch."""
     violations: tuple[Violation, ...] = ()
-    """What was broken in the request already, found when a batch was checked."""
+    """What was broken in the request already, where a batch was checked and left something broken."""
     counter: str = ""
     error: Exception | None = None
 

@@ -313,8 +313,9 @@ class Compactor:
 
     @staticmethod
     def _checked(before: View, after: View) -> tuple[list[Violation], list[Violation]]:
-        fmt, head = before.format, before.head
-        return violations(fmt, rendered_messages(before), head), violations(fmt, rendered_messages(after), head)
+        """What is broken in the request as it was, and in the planned one; the former only where the latter has any."""
+        found = violations(after.format, rendered_messages(after), after.head)
+        return violations(before.format, rendered_messages(before), before.head) if found else [], found
 
     def _recorded(
         self, work: Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]

@@ -237,8 +237,8 @@ class View:
         return sum(map(self.count, blocks[start[1] : end[1]]))
 
     def rendered(self) -> list[Json]:
-        """The list as it would be sent."""
-        return apply(self.format, [m.data for m in self.messages], self.edits)
+        """The list as it would be sent, cache marks aside: a message is read once, and its marks move."""
+        return apply(self.format, [m.data for m in self.messages], self.edits, move_marks=False)
 
 
 def merge(edits: Sequence[Edit], planned: Sequence[Edit]) -> tuple[Edit, ...]:
@@ -270,7 +270,12 @@ def _overlap(a: tuple[Position, Position, int, Edit], b: tuple[Position, Positio
 
 
 def apply(
-    fmt: Format, items: Sequence[Any], edits: Sequence[Edit], plain: Callable[[Any], Json] = lambda m: m
+    fmt: Format,
+    items: Sequence[Any],
+    edits: Sequence[Edit],
+    plain: Callable[[Any], Json] = lambda m: m,
+    *,
+    move_marks: bool = True,
 ) -> list[Any]:
     """The list with the edits made. Entries that no edit touches are the same objects.
 
@@ -284,8 +289,11 @@ def apply(
         edit = edits[i]
         out.extend(items[at : edit.start[0]])
         if len(edit.start) == 1:
-            old = items[edit.start[0] : edit.end[0]] if edit.action != "repaired" else ()  # mended ones keep their own
-            out.extend(_with_mark(fmt, edit.replacement, [plain(m) for m in old]))
+            if move_marks and edit.action != "repaired":  # mended ones keep their own
+                old = [plain(m) for m in items[edit.start[0] : edit.end[0]]]
+                out.extend(_with_mark(fmt, edit.replacement, old))
+            else:
+                out.extend(edit.replacement)
             at = edit.end[0]
             i += 1
             continue
