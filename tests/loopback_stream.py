@@ -1,10 +1,10 @@
-"""The provider of loopback.py, which also streams: the same answers as server-sent events, refusals in the stream too."""
+"""The provider of loopback.py, which also streams: the same answers as server-sent events, and refusals among them."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,14 +15,14 @@ Json = Any
 
 class StreamLoopback(Loopback):
     """Answers a request with `stream` in events. `refuse_in_stream` sends overflows as events of a 200 stream,
-    `splits_room` tells an input that fits from a `max_tokens` that does not, `faults` refuses requests that hold
-    a text, each with its status."""
+    `splits_room` tells an input that fits from a `max_tokens` that does not, `fault` gives the status to refuse a
+    request (as JSON text) with, or None."""
 
     def __init__(self, window_tokens: int, **options: Any) -> None:
         self.refuse_in_stream = options.pop("refuse_in_stream", False)
         self.splits_room = options.pop("splits_room", False)
         super().__init__(window_tokens, **options)
-        self.faults: dict[str, int] = {}
+        self.fault: Callable[[str], int | None] = lambda text: None
         self.paths: list[str] = []
 
     def __enter__(self) -> StreamLoopback:
@@ -64,11 +64,9 @@ class StreamLoopback(Loopback):
         return self
 
     def answer(self, wire: str, body: Json) -> tuple[int, Json]:
-        text = json.dumps(body, ensure_ascii=False)
-        for fault, status in self.faults.items():
-            if fault in text:
-                self.requests.append(body)
-                return status, self.refuse(wire, "some field is not what it should be", "invalid_value")[1]
+        if (status := self.fault(json.dumps(body, ensure_ascii=False))) is not None:
+            self.requests.append(body)
+            return status, self.refuse(wire, "some field is not what it should be", "invalid_value")[1]
         used, room = self.count(body), body.get("max_tokens") or body.get("max_completion_tokens") or 0
         if self.splits_room and used <= self.window_tokens < used + room:
             self.requests.append(body)

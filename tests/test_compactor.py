@@ -437,3 +437,15 @@ def test_threads_agree_on_one_batch():
         results = list(pool.map(lambda _: made.fit(copied(given)), range(16)))
     assert {r.report.error for r in results} == {None}
     assert len({frozen(r.request) for r in results}) == 1
+
+
+@every_wire
+def test_one_shot_leaves_nothing_for_the_next_fit(wire):
+    """`fit_once` in between neither loses the recorded edits nor adds its own."""
+    made, given = compactor(wire, window_tokens=WINDOW), request(wire)
+    first = made.fit(given)
+    assert first.report.new_edits
+    once = made.fit_once(given, format=wire, force=True)
+    assert once.report.new_edits and checker.check(once.request, wire) == []
+    again = made.fit(given)
+    assert not again.report.new_edits and frozen(again.request) == frozen(first.request)

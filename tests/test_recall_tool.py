@@ -68,8 +68,9 @@ def test_owners_are_apart():
 
 def test_pages_hold_everything(tmp_path):
     text = "\n".join(f"needle line {n}" for n in range(6_000))
-    with packlight.open_store(tmp_path / "s") as store:
-        put(store, text)
+    store = packlight.open_store(tmp_path / "s")
+    put(store, text)
+    store.close()
     tool = packlight.recall_tool("chat", tmp_path / "s")
     tool.owner = "o"
     pages, page = [], 1

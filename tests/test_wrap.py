@@ -137,7 +137,7 @@ UNKNOWN = {"anthropic": {}, "chat": {"model": "nobody-knows"}, "responses": {"mo
 @pytest.mark.parametrize(("how", "refuse_in_stream"), [("create", False), ("stream", False), ("stream", True)])
 def test_overflow_is_rescued(wire, is_async, how, refuse_in_stream):
     with StreamLoopback(WINDOW, turns=30, refuse_in_stream=refuse_in_stream) as provider:
-        turns, client = run(wire, provider, how, is_async, head=UNKNOWN[wire])
+        turns, _ = run(wire, provider, how, is_async, head=UNKNOWN[wire])
     assert turns == 30
     assert len(provider.refusals) == 1, "the window was learned"
     assert len(provider.requests) == 32
@@ -209,7 +209,7 @@ def test_shorter_answer_is_asked_for(wire):
 @every_wire
 @pytest.mark.parametrize("status", [400, 401, 404, 422, 429, 500])
 def test_other_errors_pass(wire, status, provider):
-    provider.faults = {"ORCHID": status}
+    provider.fault = lambda text: status
     raised = []
     for client in (client_of(wire, provider.url), packlight.wrap(client_of(wire, provider.url), window_tokens=WINDOW)):
         with client, pytest.raises((anthropic.APIStatusError, openai.APIStatusError)) as caught:
@@ -251,7 +251,7 @@ def test_other_errors_in_stream_come_when_read(wire, is_async):
     body = {**request(wire, 3), "stream": True}
     outcomes = []
     with StreamLoopback(WINDOW, refuse_in_stream=True) as provider:
-        provider.faults = {"ORCHID": 400}
+        provider.fault = lambda text: 400
         for wraps in (lambda client: client, packlight.wrap):
             client = wraps(client_of(wire, provider.url, is_async=is_async))
             outcomes.append(asyncio.run(_read_async(wire, client, body)) if is_async else _read(wire, client, body))
@@ -274,7 +274,7 @@ async def _read_async(wire, client, body):
     async with client, await create(wire, client)(**body) as stream:
         try:
             async for event in stream:
-                got.append(type(event).__name__)
+                got += [type(event).__name__]
         except Exception as error:
             got += [type(error), str(error)]
     return got
@@ -327,7 +327,7 @@ def test_what_is_no_request_is_the_providers_to_tell(provider):
         packlight.wrap(client_of("chat", provider.url), window_tokens=WINDOW) as client,
         pytest.raises(openai.BadRequestError),
     ):
-        provider.faults = {"just text": 400}
+        provider.fault = lambda text: 400
         client.chat.completions.create(model="gpt-5.6", messages=["just text"])
     assert client.packlight.report is None
 
@@ -429,22 +429,44 @@ def test_conversation_may_be_named(provider):
 @sync_and_async
 def test_refused_edits_are_taken_back(wire, is_async):
     """A provider that does not like what we write gets the request as it was, now and from then on."""
+    body = request(wire)
+
+    async def twice(client):
+        async with client:
+            for _ in range(2):
+                await create(wire, client)(**body)
+                yield client.packlight.report
+
     with StreamLoopback(500_000, turns=3) as provider:
-        provider.faults = {"[cleared": 400, "; ref ": 400, "packlight": 400, "(ref ": 400}
-        body = request(wire)
+        provider.fault = lambda text: None if "value_7_31 = " in text else 400
         client = packlight.wrap(client_of(wire, provider.url, is_async=is_async), window_tokens=WINDOW)
-
-        async def twice_async():
-            async with client:
-                return [await create(wire, client)(**body) for _ in range(2)], client.packlight.report
-
-        def twice():
+        if is_async:
+            reports = asyncio.run(_listed(twice(client)))
+        else:
             with client:
-                return [create(wire, client)(**body) for _ in range(2)], client.packlight.report
+                reports = [create(wire, client)(**body) and client.packlight.report for _ in range(2)]
+    first, *others = provider.requests
+    assert frozen(first[key_of(wire)]) != frozen(body[key_of(wire)])
+    assert [frozen(other[key_of(wire)]) for other in others] == [frozen(body[key_of(wire)])] * 2
+    assert reports[0].outcome == "failed" and "left alone" in reports[0].reason
+    assert reports[0].error.status_code == 400
 
-        asyncio.run(twice_async()) if is_async else twice()
-    assert [len(b[key_of(wire)]) == len(body[key_of(wire)]) for b in provider.requests][1:] == [True, True]
-    assert len(provider.requests) == 3 and len(provider.refusals) == 1
+
+async def _listed(steps):
+    return [step async for step in steps]
+
+
+@every_wire
+def test_fault_of_the_caller_is_told_after_new_edits(wire, provider):
+    """The edits were not to blame: the error comes, and the conversation is not left alone."""
+    provider.window_tokens, provider.fault = 500_000, lambda text: 400
+    with packlight.wrap(client_of(wire, provider.url), window_tokens=WINDOW) as client:
+        with pytest.raises((anthropic.BadRequestError, openai.BadRequestError)):
+            create(wire, client)(**request(wire))
+        provider.fault = lambda text: None
+        create(wire, client)(**request(wire))
+    edited, plain, again = map(frozen, provider.requests)
+    assert edited == again != plain
 
 
 # --- the page --------------------------------------------------------------------------------------------------------

@@ -174,14 +174,16 @@ class Compactor:
         now = time.time() if now_seconds is None else now_seconds
         fmt, items, head = split(request, format)
         mended: list[tuple[int, int, tuple[Json, ...]]] = []
-        counter = self._counted(self._model_of(head))
-        if self._repair:
-            items, mended = self._mended(counter.reader, fmt, items, head)
         try:
+            counter = self._counted(self._model_of(head))
+            if self._repair:
+                items, mended = self._mended(counter.reader, fmt, items, head)
             seen = counter.reader.read(fmt, items, fresh=fresh)
-        except StoreError as error:
+            work = self._work(request, head, seen, counter, conversation, now, mended, fresh)
+        except (InvalidRequest, MemoryError):
+            raise
+        except Exception as error:
             return self._unread(request, items, error)
-        work = self._work(request, head, seen, counter, conversation, now, mended, fresh)
         reason = self._due(work, force)
         if reason and not force and (floor := self._floor(work)):
             return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
@@ -249,9 +251,8 @@ class Compactor:
     def _floor(self, work: Work) -> int:
         """Where the last batch ended that could not make it fit, while too little has come since to plan again."""
         floor, budget = self._gauge.facts(work.seen).floor_tokens, work.limits.budget_tokens
-        return (
-            floor if budget is not None and floor > budget and work.size.tokens - floor < budget * MIN_GAIN_RATIO else 0
-        )
+        vain = budget is not None and floor > budget and work.size.tokens - floor < budget * MIN_GAIN_RATIO
+        return floor if vain else 0
 
     def _kept(self, result: ResultAt) -> bool:
         return result.tool in self._keep_tools or (self._keep is not None and self._keep(result))
@@ -295,21 +296,18 @@ class Compactor:
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
             own = new_edits(work.view, view)
             self._gauge.ended(work.seen, view, work.limits)
-            if not own and work.mended and work.fresh:
-                return self._recorded(work, view, own, ledger, "mended", [])
-            if not own:
+            if not own and not (work.mended and work.fresh):
                 self._gauge.sent(work.seen, work.view, work.now_seconds)
                 return self._result(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
             before, after = self._checked(work.view, view)
+            if own and (why := refused(work, view, gained(before, after))):
+                return self._result(work, work.view, (), f"no batch: {why}", broken=before)
+            why = reason or ("large results shortened before they were first sent" if own else "mended")
+            return self._recorded(work, view, own, ledger, why, before)
         except (InvalidRequest, MemoryError):
             raise
         except Exception as error:
             return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
-        if why := refused(work, view, gained(before, after)):
-            return self._result(work, work.view, (), f"no batch: {why}", broken=before)
-        return self._recorded(
-            work, view, own, ledger, reason or "large results shortened before they were first sent", before
-        )
 
     @staticmethod
     def _checked(before: View, after: View) -> tuple[list[Violation], list[Violation]]:
@@ -457,7 +455,7 @@ class Compactor:
     def _unread(self, request: Json, items: list[Any], error: Exception) -> Compaction:
         report = Report(
             outcome="failed",
-            reason=f"the store can't be read: {error}",
+            reason=f"the store can't be read: {error}" if isinstance(error, StoreError) else str(error),
             tokens_before=0,
             tokens_after=0,
             budget_tokens=None,

@@ -118,7 +118,11 @@ class Reader:
         for an entry that is no message, StoreError when the journal can't be read.
         """
         with self._lock:
-            seen = self._extended(fmt, items)
+            if fresh:  # it knows nothing of what was recorded, and leaves nothing for others
+                seen = Seen(fmt, chain_start(fmt, self._journal.owner))
+                seen.append(items, [self.message(fmt, raw) for raw in items])
+            else:
+                seen = self._extended(fmt, items)
             self._resolve(seen, fresh)
             return seen
 
@@ -173,8 +177,6 @@ class Reader:
                 source.looked_up = len(source)
         elif not fresh:
             seen.batch = self._journal.head(seen.chain, known=seen.batch, after=after)
-        else:
-            seen.batch = None
         seen.looked_up = len(seen)
 
     def _find_written_back(self, seen: Seen, after: int) -> None:

@@ -10,6 +10,8 @@ _BEFORE_THE_ANSWER = frozenset({"message_start", "ping", "response.created", "re
 _FAILURES = frozenset({"error", "response.failed"})
 """Events by which Responses reports an error; the other two streams raise it."""
 
+_LAST = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+
 
 class StreamedOverflow(Exception):
     """An overflow that came as an event of a stream, as an exception."""
@@ -54,6 +56,11 @@ def has_begun(event: Any) -> bool:
         return any(_says_something(choice) for choice in event.choices)
     kind = getattr(event, "type", None)
     return kind is not None and kind not in _BEFORE_THE_ANSWER
+
+
+def is_last(event: Any) -> bool:
+    """Whether no event with usage follows. Chat's streams do not show it."""
+    return getattr(event, "type", None) in _LAST
 
 
 def _says_something(choice: Any) -> bool:

@@ -19,7 +19,7 @@ from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..overflow import classify
 from ..types import FormatName
-from .events import StreamedOverflow, has_begun, is_stream, overflow_in, usage_in
+from .events import StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
 
 __all__ = ["wrap"]
 
@@ -207,14 +207,20 @@ class Call:
             self.packing.report = replace(refused.report, outcome="failed", reason=why, error=error)
         if not is_stream(reply):
             self.note(reply)
+            self.record()
         return reply
 
     def note(self, reply: Any) -> None:
-        """Record the usage that a reply or an event states. Streams state it in parts."""
-        usage = usage_in(reply)
-        if usage and self.c is not None and not any(self.request.get(key) for key in _HELD_BY_PROVIDER):
-            self._usage |= usage
+        """Gather the usage that a reply or an event states: streams state it in parts, some again and again."""
+        self._usage |= usage_in(reply)
+        if is_last(reply):
+            self.record()
+
+    def record(self) -> None:
+        """Record what was gathered, once for a call."""
+        if self._usage and self.c is not None and not any(self.request.get(key) for key in _HELD_BY_PROVIDER):
             self.packing.compactor.record_usage(self.c, self._usage)
+        self._usage = {}
 
     def waits(self, ahead: list[Any]) -> bool:
         """Whether to read on before the caller gets the stream: an overflow may stand at its beginning."""
@@ -245,14 +251,17 @@ def _begun(stream: Any, call: Call) -> Any:
 
 
 def _noted(ahead: list[Any], events: Iterator[Any], failure: Exception | None, call: Call) -> Iterator[Any]:
-    for event in ahead:
-        call.note(event)
-        yield event
-    if failure is not None:
-        raise failure
-    for event in events:
-        call.note(event)
-        yield event
+    try:
+        for event in ahead:
+            call.note(event)
+            yield event
+        if failure is not None:
+            raise failure
+        for event in events:
+            call.note(event)
+            yield event
+    finally:
+        call.record()
 
 
 async def _abegun(stream: Any, call: Call) -> Any:
@@ -275,11 +284,14 @@ async def _abegun(stream: Any, call: Call) -> Any:
 async def _anoted(
     ahead: list[Any], events: AsyncIterator[Any], failure: Exception | None, call: Call
 ) -> AsyncIterator[Any]:
-    for event in ahead:
-        call.note(event)
-        yield event
-    if failure is not None:
-        raise failure
-    async for event in events:
-        call.note(event)
-        yield event
+    try:
+        for event in ahead:
+            call.note(event)
+            yield event
+        if failure is not None:
+            raise failure
+        async for event in events:
+            call.note(event)
+            yield event
+    finally:
+        call.record()
