@@ -173,7 +173,8 @@ class Journal:
         """
         if parent is not None and self.store.batch(parent.id) is None:  # purged under us: all of it is recorded anew
             parent, own = None, view.edits
-        key_index = max(_key_index(view, own), parent.key_index if parent else 0)
+        last_mended = max((end for _, end, _ in mended), default=0)
+        key_index = max(_key_index(view, own), parent.key_index if parent else 0, last_mended)
         result = rendered_messages(_up_to(view, key_index))
         result_chain = [chain[0]]
         extend_chain(result_chain, result)
