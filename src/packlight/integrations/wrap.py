@@ -26,8 +26,10 @@ __all__ = ["wrap"]
 Client = TypeVar("Client")
 
 _ROUTES: dict[str, FormatName] = {"/v1/messages": "anthropic", "/chat/completions": "chat", "/responses": "responses"}
-_HELD_BY_PROVIDER = ("previous_response_id", "conversation")
+_HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
 """With one of these the provider adds messages that we don't see: its count says nothing about ours."""
+_UNREAD = (InvalidRequest, TypeError)
+"""What is no request is for the provider to tell; what is no JSON yet (an image as a path), for the SDK to read."""
 _REFUSED = (400, 422)
 _READ_AHEAD_EVENTS = 5
 
@@ -110,8 +112,8 @@ def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = 
     compactor = packing.compactor
     try:
         call.fitted(compactor.fit(call.request, conversation=packing.conversation, format=call.format))
-    except InvalidRequest:
-        packing.report = None  # the provider tells what is wrong with it
+    except _UNREAD:
+        packing.report = None
     while True:
         try:
             reply = send(path, body=call.body, **rest)
@@ -130,7 +132,7 @@ async def _apost(
     compactor = packing.compactor
     try:
         call.fitted(await compactor.afit(call.request, conversation=packing.conversation, format=call.format))
-    except InvalidRequest:
+    except _UNREAD:
         packing.report = None
     while True:
         try:
@@ -181,8 +183,8 @@ class Call:
         self.packing.report = c.report
 
     def compaction(self, error: Exception) -> Compaction:
-        """What to make smaller. Raises the error where nothing of ours was sent."""
-        if self.c is not None:
+        """What to make smaller. Raises the error where nothing of ours was sent, or the store could not be read."""
+        if self.c is not None and self.c.state is not None:
             return self.c
         if self._blamed and classify(error):
             raise self._blamed[1]  # without the edits it is too long, so they were not what was asked for
