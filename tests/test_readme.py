@@ -31,8 +31,10 @@ def run_tools(reply: Any) -> list[dict[str, Any]]:
 @pytest.fixture
 def loop(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with Loopback(window_tokens=1_000_000, turns=12) as provider:
-        client = anthropic.Anthropic(base_url=provider.url, api_key="dummy", max_retries=0)
+    with (
+        Loopback(window_tokens=1_000_000, turns=12) as provider,
+        anthropic.Anthropic(base_url=provider.url, api_key="dummy", max_retries=0) as client,
+    ):
         yield provider, {"client": client, "tools": TOOLS, "run_tools": run_tools, "anthropic": anthropic}
 
 
@@ -40,7 +42,8 @@ def test_one_line_wraps_a_client(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
     names = {"packlight": packlight, "anthropic": anthropic}
     exec(BLOCKS[0], names)
-    assert isinstance(names["client"], anthropic.Anthropic)
+    with names["client"] as client:
+        assert isinstance(client, anthropic.Anthropic)
 
 
 @pytest.mark.parametrize("block", BLOCKS[1:3], ids=["full history", "written back"])
