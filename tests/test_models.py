@@ -113,6 +113,7 @@ def test_user_overrides(tmp_path, monkeypatch):
 
 
 BINDING = [
+    "team-default",
     "claude-fable-5-1",
     "claude-fable-5-2",
     "claude-mythos-5-1",
@@ -152,7 +153,6 @@ FREE = [
     "o3",
     "gemini-4-argon",
     "llama3",
-    "my-finetune-7b",
 ]
 
 

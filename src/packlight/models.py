@@ -218,6 +218,10 @@ _UNBOUND_CLAUDE = re.compile(
 )
 """Known to be older than preserved thinking: Claude 3, all of 4, and Opus, Sonnet, Fable and Mythos 5."""
 
+_OTHER_MAKERS = re.compile(
+    r"gpt|codex|\bo[134]\b|gemini|gemma|glm|kimi|moonshot|minimax|deepseek|qwen|mistral|mixtral|llama|grok|nova|command|phi"
+)
+"""Of whom some speak Anthropic's format, but bind nothing."""
 _CLAUDE_ALIAS = re.compile(r"^(?:opus|sonnet|haiku|fable|mythos|opusplan)\b")
 
 
@@ -225,7 +229,8 @@ def binds_thinking(model: str | None, request: Mapping[str, Any]) -> bool:
     """Whether the thinking in this request is bound to everything before it (platform.claude.com, autumn 2026).
 
     Fable and Mythos 5.1 and 5.2, Opus, Sonnet and Haiku 5.5 bind it; so, we assume, does every Claude model that
-    is not known to be older. Without a model id the request decides: manual thinking exists only on older models.
+    is not known to be older, and a name that tells nothing (a gateway's alias). Without a model id the request
+    decides: manual thinking exists only on older models.
     """
     if not model:
         thinking = request.get("thinking")
@@ -233,7 +238,9 @@ def binds_thinking(model: str | None, request: Mapping[str, Any]) -> bool:
     name = _MILLION.sub("", model.strip().lower())
     if _CLAUDE_ALIAS.match(name):
         return True
-    return "claude" in name and _UNBOUND_CLAUDE.search(name) is None
+    if "claude" in name:
+        return _UNBOUND_CLAUDE.search(name) is None
+    return _OTHER_MAKERS.search(name) is None and not any(known in _data() for known in _names(model))
 
 
 # --- tokenizer and image rule by name --------------------------------------------------------------------------------
