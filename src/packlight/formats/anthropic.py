@@ -12,7 +12,8 @@ from typing import Any
 
 from ..media import read_media
 from ..types import FormatName, Json, Part, Role
-from .common import joined_text, without_marks
+from ..view import without_mark
+from .common import joined_text
 
 name: FormatName = "anthropic"
 list_key = "messages"
@@ -107,13 +108,13 @@ def _canonical_block(block: Json) -> Json:
     if not isinstance(block, dict):
         return block
     if "cache_control" in block:
-        block = without_marks(block)
+        block = without_mark(block)
     if block.get("type") == "tool_result":
         content = block.get("content")
         if isinstance(content, str):
             return {**block, "content": [{"type": "text", "text": content}]}
         if isinstance(content, list) and any(isinstance(b, dict) and "cache_control" in b for b in content):
-            return {**block, "content": [without_marks(b) for b in content]}
+            return {**block, "content": [without_mark(b) for b in content]}
     return block
 
 
@@ -135,7 +136,7 @@ def reference(text: str) -> dict[str, Json]:
 def replace_result(data: Mapping[str, Json], part: Part, text: str) -> Json | None:
     if part.server:  # its content is typed and partly encrypted: the provider takes no text there
         return None
-    return {**without_marks(data["content"][part.block]), "content": text}
+    return {**without_mark(data["content"][part.block]), "content": text}
 
 
 def replace_text(data: Mapping[str, Json], part: Part, text: str) -> Json:

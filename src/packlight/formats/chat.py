@@ -12,7 +12,8 @@ import msgspec
 
 from ..media import read_media
 from ..types import FormatName, Json, Part, Role
-from .common import decoded, joined_text, without_marks
+from ..view import without_mark
+from .common import decoded, joined_text
 
 name: FormatName = "chat"
 list_key = "messages"
@@ -97,7 +98,7 @@ def _call(call: Mapping[str, Json], i: int, kind: str = "") -> Part:
 def canonical(data: dict[str, Json]) -> Json:
     content = data.get("content")
     if "cache_control" in data:
-        data = without_marks(data)
+        data = without_mark(data)
     if content is None and "content" in data:
         return {k: v for k, v in data.items() if k != "content"}
     if isinstance(content, list):
@@ -106,7 +107,7 @@ def canonical(data: dict[str, Json]) -> Json:
             if content[0].get("type") == "text" and isinstance(text, str):
                 return {**data, "content": text}
         if any(isinstance(b, dict) and "cache_control" in b for b in content):
-            return {**data, "content": [without_marks(b) for b in content]}
+            return {**data, "content": [without_mark(b) for b in content]}
     return data
 
 
@@ -124,13 +125,13 @@ def reference(text: str) -> dict[str, Json]:
 
 
 def replace_result(data: Mapping[str, Json], part: Part, text: str) -> Json | None:
-    return {**without_marks(data), "content": text}
+    return {**without_mark(data), "content": text}
 
 
 def replace_text(data: Mapping[str, Json], part: Part, text: str) -> Json:
     if part.block >= 0:
         return {"type": "text", "text": text}
-    return {**without_marks(data), "content": text}
+    return {**without_mark(data), "content": text}
 
 
 def replace_arguments(data: Mapping[str, Json], arguments: Mapping[int, Mapping[str, Json]]) -> dict[str, Json]:

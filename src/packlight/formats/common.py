@@ -34,13 +34,6 @@ def _text(block: Json) -> str:
     return ""
 
 
-def without_marks(block: Json) -> Json:
-    """The block without its cache mark; the same object when it has none."""
-    if isinstance(block, dict) and "cache_control" in block:
-        return {k: v for k, v in block.items() if k != "cache_control"}
-    return block
-
-
 def decoded(arguments: Json) -> dict[str, Json] | None:
     """Tool arguments as an object, or None when they are no JSON object."""
     if isinstance(arguments, dict):

@@ -14,7 +14,8 @@ import msgspec
 
 from ..media import read_media
 from ..types import FormatName, Json, Part, Role
-from .common import decoded, joined_text, without_marks
+from ..view import without_mark
+from .common import decoded, joined_text
 
 name: FormatName = "responses"
 list_key = "input"
@@ -148,7 +149,7 @@ def replace_result(data: Mapping[str, Json], part: Part, text: str) -> Json | No
     if part.type == "shell_call_output":
         first = data["output"][0] if isinstance(data.get("output"), list) and data["output"] else {}
         output = [{**first, "stdout": text, "stderr": ""}]
-    return {**without_marks(data), "output": output}
+    return {**without_mark(data), "output": output}
 
 
 def replace_text(data: Mapping[str, Json], part: Part, text: str) -> Json:

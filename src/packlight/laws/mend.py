@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from ..formats import plain, read_message, split
-from ..formats.common import without_marks
 from ..types import Edit, Format, Json, Message, Part
-from ..view import apply, pair
+from ..view import apply, pair, without_mark
 from .rules import MAX_CACHE_MARKS, broken_arguments, count_marks, marks_of_head, output_type, uncounted, violations
 
 
@@ -83,7 +82,7 @@ def _with_mended_blocks(fmt: Format, message: Message, data: dict[str, Json], go
         return data
     blocks = [_visible(b) for n, b in enumerate(old) if n not in gone]
     if fmt.name == "anthropic" and message.role == "assistant":
-        blocks = [without_marks(b) if _type_of(b).endswith("thinking") else b for b in blocks]
+        blocks = [without_mark(b) if _type_of(b).endswith("thinking") else b for b in blocks]
     elif fmt.name == "anthropic":
         blocks.sort(key=lambda b: _type_of(b) != "tool_result")
     same = len(blocks) == len(old) and all(a is b for a, b in zip(blocks, old, strict=True))
@@ -279,7 +278,7 @@ def _without_first_mark(blocks: list[Json]) -> list[Json]:
         if not isinstance(block, dict):
             continue
         if block.get("cache_control"):
-            out[n] = without_marks(block)
+            out[n] = without_mark(block)
             return out
         if count_marks(block.get("content")):
             out[n] = {**block, "content": _without_first_mark(block["content"])}
