@@ -13,11 +13,11 @@ import hashlib
 import json
 import platform
 import random
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,25 @@ def batch(request: dict[str, Any], body: str, store: str | None) -> None:
     compactor.store.close()
 
 
+def memory_rows(messages: int, size_bytes: int) -> list[tuple[str, float]]:
+    """What is held, and the peak on the way, in MB beside the parsed history."""
+    body = json.dumps(history(messages, size_bytes))
+    rows: list[tuple[str, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, store in (("in memory", None), ("with a folder", folder)):
+            tracemalloc.start()
+            request = json.loads(body)
+            parsed = tracemalloc.get_traced_memory()[0]
+            compactor = packlight.Compactor(window_tokens=200_000, store=store)
+            c = compactor.fit(request)
+            held, peak = tracemalloc.get_traced_memory()
+            assert c.changed
+            compactor.store.close()
+            tracemalloc.stop()
+            rows += [(f"after a batch {name}", (held - parsed) / 1e6), (f"peak of it {name}", (peak - parsed) / 1e6)]
+    return [("the parsed history (baseline)", parsed / 1e6), *rows]
+
+
 def batch_of_known(request: dict[str, Any], body: str) -> float:
     """As in an agent's loop: every message was read by an earlier fit; then there is room no more."""
     fresh = json.loads(body)
@@ -131,7 +150,6 @@ def report() -> str:
         out += [f"## {messages:,} messages, {size_bytes / 1e6:.0f} MB", "", "| | ms | x baseline |", "|---|---:|---:|"]
         out += [f"| {name} | {seconds * 1000:.2f} | {seconds / base:.2f} |" for name, seconds in table]
         out.append("")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     json_import = import_seconds("import json")
     ours = import_seconds("import packlight")
     first_use = import_seconds("import packlight; packlight.Compactor")
@@ -139,7 +157,10 @@ def report() -> str:
     for name, seconds in (("import packlight", ours), ("import packlight; packlight.Compactor", first_use)):
         out.append(f"| `{name}` | {seconds * 1000:.1f} | {seconds / max(json_import, 1e-4):.1f} |")
     out.append("")
-    out += [f"Peak memory of this script: {peak:,.0f} MB.", ""]
+    table = memory_rows(*SIZES[-1])
+    out += [f"## Memory, {SIZES[-1][0]:,} messages", "", "| | MB | x baseline |", "|---|---:|---:|"]
+    out += [f"| {name} | {megabytes:.1f} | {megabytes / table[0][1]:.2f} |" for name, megabytes in table]
+    out.append("")
     return "\n".join(out)
 
 

@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ import msgspec
 from .errors import StoreError
 from .formats import encode_as_is, plain
 from .laws import rendered_messages
-from .store import BatchRow, Document, Store
+from .store import BatchRow, Blob, Document, Store
 from .types import Edit, Format, Json, Message
 from .view import View, marked_as, merge
 
@@ -262,15 +263,15 @@ def _up_to(view: View, end: int) -> View:
     )
 
 
-def _blobs(view: View, own: Sequence[Edit]) -> tuple[dict[str, bytes], dict[int, str]]:
+def _blobs(view: View, own: Sequence[Edit]) -> tuple[dict[str, Blob], dict[int, str]]:
     """The source messages that a batch touches, whole, by hash; and which message is which."""
-    blobs: dict[str, bytes] = {}
+    blobs: dict[str, Blob] = {}
     places: dict[int, str] = {}
     for edit in own:
         for i in range(edit.start[0], edit.end[0] + (len(edit.end) == 2)):
             data = encode_as_is(view.messages[i].data)
             places[i] = hashlib.sha256(data).hexdigest()
-            blobs[places[i]] = data
+            blobs[places[i]] = partial(encode_as_is, view.messages[i].data)
     return blobs, places
 
 

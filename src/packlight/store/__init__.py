@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from .base import REF_CHARS, BatchRow, Document, PurgeStats, Store, text_hash
+from .base import REF_CHARS, BatchRow, Blob, Document, PurgeStats, Store, text_hash
 from .memory import MemoryStore
 
-__all__ = ["REF_CHARS", "BatchRow", "Document", "MemoryStore", "PurgeStats", "Store", "open_store", "text_hash"]
+__all__ = ["REF_CHARS", "BatchRow", "Blob", "Document", "MemoryStore", "PurgeStats", "Store", "open_store", "text_hash"]
 
 
 def open_store(folder: str | os.PathLike[str] | None = None) -> Store:

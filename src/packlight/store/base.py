@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ..errors import NotFound
 
+Blob = bytes | Callable[[], bytes]
+"""Content, or what makes it: a store in memory then holds the object that the caller holds anyway, and no copy."""
 REF_CHARS = 12
 """Length of a reference as it is shown to a model: 48 bits, longer only on a clash."""
 MIN_REF_CHARS = 6
@@ -90,7 +92,7 @@ class Store(Protocol):
     def put_batch(
         self,
         row: BatchRow,
-        blobs: Mapping[str, bytes] = ...,
+        blobs: Mapping[str, Blob] = ...,
         documents: Sequence[Document] = ...,
         *,
         chain: Collection[bytes] = ...,
@@ -219,13 +221,17 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(encode(text)).hexdigest()
 
 
-def check_put(row: BatchRow, blobs: Mapping[str, bytes], documents: Sequence[Document]) -> list[tuple[str, bytes]]:
-    """The hash and bytes of each document's text; raises `ValueError` for what no store may take."""
+def bytes_of(blob: Blob) -> bytes:
+    return blob if isinstance(blob, bytes) else blob()
+
+
+def check_put(row: BatchRow, blobs: Mapping[str, Blob], documents: Sequence[Document]) -> list[tuple[str, int]]:
+    """The hash and the size of each document's text; raises `ValueError` for what no store may take."""
     named = set(row.originals)
-    for hash, data in blobs.items():
+    for hash, blob in blobs.items():
         if hash not in named:
             raise ValueError(f"blob {hash[:REF_CHARS]} is not among the batch's originals")
-        if hashlib.sha256(data).hexdigest() != hash:
+        if isinstance(blob, bytes) and hashlib.sha256(blob).hexdigest() != hash:
             raise ValueError(f"blob {hash[:REF_CHARS]!r} is not named by its sha256")
     texts = []
     for document in documents:
@@ -233,7 +239,7 @@ def check_put(row: BatchRow, blobs: Mapping[str, bytes], documents: Sequence[Doc
         hash = hashlib.sha256(data).hexdigest()
         if len(document.ref) < MIN_REF_CHARS or not hash.startswith(document.ref):
             raise ValueError(f"ref {document.ref!r} does not belong to its text ({hash[:REF_CHARS]})")
-        texts.append((hash, data))
+        texts.append((hash, len(data)))
     return texts
 
 

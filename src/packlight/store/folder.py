@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..errors import NotFound, StoreError
@@ -17,8 +18,10 @@ from . import files
 from .base import (
     REF_CHARS,
     BatchRow,
+    Blob,
     Document,
     PurgeStats,
+    bytes_of,
     check_put,
     choose,
     decode,
@@ -75,16 +78,21 @@ class FolderStore:
     def put_batch(
         self,
         row: BatchRow,
-        blobs: Mapping[str, bytes] | None = None,
+        blobs: Mapping[str, Blob] | None = None,
         documents: Sequence[Document] = (),
         *,
         chain: Collection[bytes] = (),
     ) -> BatchRow:
         texts = check_put(row, blobs or {}, documents)
-        content = {bytes.fromhex(hash): data for hash, data in (blobs or {}).items()}
-        content.update((bytes.fromhex(hash), data) for hash, data in texts)
+        content: dict[bytes, Callable[[], bytes]] = {
+            bytes.fromhex(hash): partial(bytes_of, blob) for hash, blob in (blobs or {}).items()
+        }
+        content.update(
+            (bytes.fromhex(hash), partial(encode, document.text))
+            for (hash, _), document in zip(texts, documents, strict=True)
+        )
         # Packed before the lock is taken: others wait for the write alone.
-        packed = [(hash, *pack(data)) for hash, data in content.items()]
+        packed = [(hash, *pack(data())) for hash, data in content.items()]
         packed_body = pack(row.body)
         with self._database.writing() as connection:
             self._known.refresh(connection, self._database.generation)
@@ -98,7 +106,7 @@ class FolderStore:
         self._known.written()
         return row
 
-    def _check_complete(self, connection: sqlite3.Connection, row: BatchRow, content: Mapping[bytes, bytes]) -> None:
+    def _check_complete(self, connection: sqlite3.Connection, row: BatchRow, content: Mapping[bytes, object]) -> None:
         if row.parent is not None:
             found = connection.execute("SELECT 1 FROM batches WHERE id = ?", (encode(row.parent),)).fetchone()
             if found is None:

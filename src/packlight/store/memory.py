@@ -12,8 +12,10 @@ from ..errors import NotFound, StoreError
 from .base import (
     REF_CHARS,
     BatchRow,
+    Blob,
     Document,
     PurgeStats,
+    bytes_of,
     check_put,
     choose,
     first_rival,
@@ -57,7 +59,7 @@ class MemoryStore:
         self._rows: dict[str, BatchRow] = {}
         self._at_key: dict[str, dict[bytes, list[BatchRow]]] = {}
         self._at_result: dict[str, dict[bytes, list[BatchRow]]] = {}
-        self._blobs: dict[str, bytes] = {}
+        self._blobs: dict[str, Blob] = {}
         self._documents: dict[int, _Entry] = {}
         self._places: dict[_Place, int] = {}
         self._usage: dict[tuple[str, bytes], tuple[str, bytes]] = {}
@@ -74,7 +76,7 @@ class MemoryStore:
     def put_batch(
         self,
         row: BatchRow,
-        blobs: Mapping[str, bytes] | None = None,
+        blobs: Mapping[str, Blob] | None = None,
         documents: Sequence[Document] = (),
         *,
         chain: Collection[bytes] = (),
@@ -89,8 +91,8 @@ class MemoryStore:
             self._check_complete(row, blobs)
             for hash, data in blobs.items():
                 self._blobs.setdefault(hash, data)
-            for document, (hash, data) in zip(documents, texts, strict=True):
-                self._add_document(_Entry(row.owner, document, hash, len(data)))
+            for document, (hash, size_bytes) in zip(documents, texts, strict=True):
+                self._add_document(_Entry(row.owner, document, hash, size_bytes))
             for conversation in dict.fromkeys(document.conversation for document in documents):
                 self._use(row.owner, conversation, row.created_seconds)
             self._add_row(row)
@@ -98,7 +100,7 @@ class MemoryStore:
             self._shrink((row.owner, row.conversation))
             return row
 
-    def _check_complete(self, row: BatchRow, blobs: Mapping[str, bytes]) -> None:
+    def _check_complete(self, row: BatchRow, blobs: Mapping[str, Blob]) -> None:
         if row.parent is not None and row.parent not in self._rows:
             raise StoreError("the batch that this one builds on is not in the store")
         if any(hash not in blobs and hash not in self._blobs for hash in row.originals):
@@ -142,7 +144,7 @@ class MemoryStore:
 
     def blob(self, hash: str) -> bytes:
         try:
-            return self._blobs[hash]
+            return bytes_of(self._blobs[hash])
         except KeyError:
             raise NotFound(f"no original is stored under {hash[:REF_CHARS]!r}") from None
 
@@ -263,7 +265,7 @@ class MemoryStore:
         """How much content it holds."""
         bodies = sum(len(row.body) for row in self._rows.values())
         texts = sum(entry.size_bytes for entry in self._documents.values())
-        return bodies + texts + sum(map(len, self._blobs.values()))
+        return bodies + texts + sum(len(bytes_of(blob)) for blob in self._blobs.values())
 
     def _use(self, owner: str, conversation: str, seconds: float) -> None:
         place = (owner, conversation)
