@@ -88,12 +88,14 @@ class _Draft:
 
     def text(self) -> str:
         self.written: dict[str, str] = {}
+        self.whole: set[str] = set()
+        """Sections that hold all there is to say."""
         self.spent = self.tokens(self._framed([]))
         for name in _SMALL_ORDER if self.small else _ORDER:
             self._write(name, self._budget(name))
         for name in _MUST_SURVIVE:  # what the others left
             left = self.job.max_tokens * self.scale - self.spent
-            if left > _SPARE * self.job.max_tokens:
+            if left > _SPARE * self.job.max_tokens and name not in self.whole:
                 self._write(name, self.tokens(self.written.get(name, "")) + int(left))
         return self._framed([self.written[name] for name in TITLES if name in self.written])
 
@@ -133,19 +135,22 @@ class _Draft:
             if chars < 24:
                 break
             body = write_body(chars)
+            if len(body) < 0.9 * chars:
+                self.whole.add(name)
             if not body:
                 break
             body = mask(encodable(body))
             tokens = self.tokens(body)
             if tokens <= room:
                 best = body if len(body) > len(best) else best
-                if tokens > 0.85 * room or len(body) < 0.9 * chars:
-                    break  # full, or all there is
+                if tokens > 0.85 * room or name in self.whole:
+                    break
                 chars = int(chars * room / tokens * 0.95)
             elif best:
                 break
             else:
                 chars = int(min(chars, len(body)) * room / tokens * 0.95)
+                self.whole.discard(name)
         return f"{title}\n{best}" if best else ""
 
     @cached_property
