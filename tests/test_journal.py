@@ -12,6 +12,7 @@ import pytest
 
 import checker
 from engine import MODELS, body, compactor, frozen, key_of, lawful, packlight, seen
+from packlight.store import MemoryStore
 from store_help import in_python, output_of
 from talk import (
     MANY,
@@ -489,3 +490,15 @@ def test_cut_at_the_end_is_no_write_back():
     assert len(c.messages) == 4 and c.report.new_edits
     again = made.fit(copied(given))
     assert frozen(again.request) == frozen(c.request)
+
+
+def test_a_line_of_many_batches_is_read_at_once():
+    """`classic` makes one at nearly every call: hundreds on one another, read by another compactor later."""
+    store = MemoryStore()
+    messages, made = opening(), compactor("chat", policy="classic", window_tokens=10**6, store=store)
+    for n in range(800):
+        messages += turn("chat", n, output(n, 2))
+        c = made.fit(body(messages, "chat"))
+    again = compactor("chat", policy="classic", window_tokens=10**6, store=store)
+    assert frozen(again.fit(body(list(messages), "chat")).request) == frozen(c.request)
+    assert frozen(packlight.restore(c.request, store, all=True)) == frozen(body(messages, "chat"))

@@ -35,6 +35,8 @@ VERSION = 1
 _LOOKED_BACK = 64
 """So many links that were looked up before are looked up again."""
 
+MAX_KEPT = 4_096
+"""Batches kept at hand once read."""
 _EDIT_FIELDS = tuple(f.name for f in fields(Edit))
 
 
@@ -51,13 +53,20 @@ class Batch:
     edits: tuple[Edit, ...]
     """In effect: the parent's and its own."""
     originals: Mapping[int, str]
-    """Source message -> the blob that holds it, for all that any edit of the line touches."""
+    """Source message -> the blob that holds it, for what its own edits touch."""
     mended: tuple[tuple[int, int, tuple[Json, ...]], ...] = ()
     """What `repair` had changed in the source: (start, end, what stood there)."""
     written_back: bool = False
     """The request it was made for held the parent's result, written back by the caller."""
     as_text: bool = False
     """The request it was made for had a plain text where others have a list (`input` of Responses)."""
+
+    def all_originals(self) -> dict[int, str]:
+        """The same for all that any edit of the line touches."""
+        line: list[Batch] = [self]
+        while (parent := line[-1].parent) is not None:
+            line.append(parent)
+        return {i: hash for batch in reversed(line) for i, hash in batch.originals.items()}
 
 
 def _by_message(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
@@ -133,6 +142,7 @@ class Journal:
         now, so that what is made of them never has more. Raises StoreError when an original can't be read.
         """
         out: list[Any] = []
+        held = batch.all_originals()
         read = at = 0
         for inside in _by_message(batch.edits):
             start, end = inside[0].start, inside[-1].end
@@ -140,7 +150,7 @@ class Journal:
             at += start[0] - read
             last = end[0] if len(start) == 1 else start[0] + 1
             length = len(inside[0].replacement) if len(start) == 1 else 1
-            originals = [self._original(batch, n) for n in range(start[0], last)]
+            originals = [_decoded(self.store.blob(held[n])) for n in range(start[0], last)]
             if fmt is not None:
                 originals = marked_as(fmt, originals, [plain(m) for m in items[at : at + length]], inside)
             out.extend(originals)
@@ -148,9 +158,6 @@ class Journal:
             read = last
         out.extend(items[at:])
         return out
-
-    def _original(self, batch: Batch, message: int) -> Json:
-        return _decoded(self.store.blob(batch.originals[message]))
 
     def commit(
         self,
@@ -179,11 +186,10 @@ class Journal:
         result = rendered_messages(_up_to(view, key_index))
         result_chain = [chain[0]]
         extend_chain(result_chain, result)
-        blobs, own_originals = _blobs(view, own)
-        originals = {**(parent.originals if parent else {}), **own_originals}
+        blobs, originals = _blobs(view, own)
         body = {
             "edits": [_edit_json(e) for e in own],
-            "originals": sorted(own_originals.items()),
+            "originals": sorted(originals.items()),
             "mended": list(mended),
             "written_back": written_back,
             **({"as_text": True} if as_text else {}),
@@ -209,16 +215,23 @@ class Journal:
         return self._read(winner), winner.id == id
 
     def _read(self, row: BatchRow) -> Batch:
-        batch = self._batches.get(row.id)
-        if batch is None:
-            batch = self._batches[row.id] = self._decode(row)
+        """The batch of a row, with the line it was made on; a line may be hundreds of batches long."""
+        line = [row]
+        while (last := line[-1]).id not in self._batches and last.parent:
+            parent = self.store.batch(last.parent)
+            if parent is None:
+                raise StoreError(f"batch {last.id} builds on {last.parent}, which is gone")
+            line.append(parent)
+        batch: Batch | None = None
+        for each in reversed(line):
+            batch = self._batches.get(each.id) or self._decode(each, batch)
+            self._batches[each.id] = batch
+        while len(self._batches) > MAX_KEPT:
+            del self._batches[next(iter(self._batches))]
+        assert batch is not None
         return batch
 
-    def _decode(self, row: BatchRow) -> Batch:
-        parent_row = self.store.batch(row.parent) if row.parent else None
-        if row.parent and parent_row is None:
-            raise StoreError(f"batch {row.id} builds on {row.parent}, which is gone")
-        parent = self._read(parent_row) if parent_row else None
+    def _decode(self, row: BatchRow, parent: Batch | None) -> Batch:
         try:
             body = _decoded(row.body)
             own = tuple(_edit(e) for e in body["edits"])
@@ -235,7 +248,7 @@ class Journal:
             result_index=row.result_index,
             own=own,
             edits=edits,
-            originals={**(parent.originals if parent else {}), **originals},
+            originals=originals,
             mended=mended,
             written_back=bool(body.get("written_back")),
             as_text=bool(body.get("as_text")),
