@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -308,7 +309,16 @@ def test_named_files_hold_exactly_the_text(wire, tmp_path):
         assert path.is_absolute() and path.is_file()
     assert sum(path.read_text("utf-8") in texts for path in named) >= len(named) - 1  # one may be a whole summary's
     plain = compactor(wire, window_tokens=WINDOW, store=tmp_path / "other").fit(given)
-    assert not named_files(plain)
+    assert not named_files(plain) and not (tmp_path / "other" / "transcripts").exists()
+
+
+@every_wire
+def test_with_files_the_whole_conversation_lies_beside_them(wire, tmp_path):
+    made, given = compactor(wire, window_tokens=WINDOW, store=tmp_path / "s", recall="files"), request(wire)
+    made.fit(given)
+    (path,) = (tmp_path / "s" / "transcripts").glob("**/*.jsonl")
+    written = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert all(m in written for m in talk(wire))
 
 
 def test_no_file_is_named_that_could_not_be_written():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,6 +70,3 @@ class Compaction:
     def restore(self) -> Json:
         """The request as it was given: the same object."""
         return self.given
-
-
-Progress = Callable[[str], None]

@@ -16,7 +16,7 @@ from . import models, overflow
 from .budget import limits_of
 from .compaction import Compaction, Outcome, Report
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
-from .formats import plain, split
+from .formats import encode_as_is, plain, split
 from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
 from .layers import MediaLimits, ToolResultBudget
@@ -41,7 +41,8 @@ class Compactor:
     kept in memory. `window_tokens` or `max_input_tokens` overrule what is known of the model; where neither is
     known nothing is compacted ahead of an overflow error, from which the window is then learned.
     `overhead_tokens` is the size of system and tools when only bare lists are given. `recall="files"` lets
-    placeholders name plain files of the store. `repair=True` mends broken requests on the way.
+    placeholders name plain files of the store, and writes the conversation there too, one JSON line a message, each
+    time something is taken out of it. `repair=True` mends broken requests on the way.
     """
 
     def __init__(
@@ -331,6 +332,8 @@ class Compactor:
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
             batch, ours = self._commit(self._spare, work, view, own, documents, parent=self._spare_head(work.source))
         work.source.batch = batch if error is None else work.source.batch
+        if error is None and self._recall == "files":
+            error = self._transcribed(work)
         work.batch = batch
         work.conversation = work.conversation or batch.conversation
         if not ours:
@@ -338,6 +341,15 @@ class Compactor:
             own, reason = (), "another process made a batch first: its edits are sent"
         self._gauge.sent(work.seen, view, work.now_seconds, batch=batch)
         return self._result(work, view, own, reason, error=error, broken=broken)
+
+    def _transcribed(self, work: Work) -> Exception | None:
+        """The whole conversation as a plain file of the store, one JSON line a message, for the agent's own tools."""
+        lines = (encode_as_is(m.data).decode() for m in work.source.messages)
+        try:
+            self.store.write_transcript(work.conversation, lines, owner=self.owner)
+        except StoreError as failure:
+            return failure
+        return None
 
     def _commit(
         self,

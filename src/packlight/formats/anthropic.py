@@ -17,7 +17,6 @@ from .common import joined_text
 
 name: FormatName = "anthropic"
 list_key = "messages"
-head_keys = ("system", "tools")
 
 
 def role(data: Mapping[str, Json]) -> Role:

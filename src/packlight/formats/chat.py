@@ -17,7 +17,6 @@ from .common import decoded, joined_text
 
 name: FormatName = "chat"
 list_key = "messages"
-head_keys = ("tools", "functions", "response_format")
 
 _ROLES: dict[str, Role] = {
     "system": "system",

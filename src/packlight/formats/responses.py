@@ -19,7 +19,6 @@ from .common import decoded, joined_text
 
 name: FormatName = "responses"
 list_key = "input"
-head_keys = ("instructions", "tools", "text")
 
 _APPROVAL = "mcp_approval_request"
 _SERVER_CALLS = frozenset({"mcp_call"})
