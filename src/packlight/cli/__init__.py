@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from .. import __version__
 from ..errors import PacklightError
 
 __all__ = ["main"]
@@ -36,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         args = parser.parse_args(argv)
-        if not getattr(args, "run", None):
+        if not args.command:
             parser.print_help(sys.stderr)
             return 2
-        code: int = args.run(args)
+        command = importlib.import_module(f".{args.command}", __package__)  # only now: `--help` pays for none of them
+        code: int = command.run(args)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -94,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version="packlight 0.1.0")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    parser.add_argument("--version", action="version", version=f"packlight {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _replay(commands)
     _compact(commands)
     _check(commands)
@@ -121,6 +123,10 @@ def _input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("anthropic", "chat", "responses"), help="when it can't be told from the request"
     )
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="OUT", help="write the request there")
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -170,7 +176,6 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _policy(parser, several=True)
     _json(parser)
-    parser.set_defaults(run=_lazily("replay"))
 
 
 def _compact(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -190,9 +195,8 @@ def _compact(commands: argparse._SubParsersAction[_Parser]) -> None:
     _store(parser, required=False)
     parser.add_argument("--force", action="store_true", help="compact although it fits")
     parser.add_argument("--repair", action="store_true", help="mend broken places as well")
-    parser.add_argument("-o", "--output", metavar="OUT", help="write the request there")
+    _output(parser)
     _json(parser)
-    parser.set_defaults(run=_lazily("compact"))
 
 
 def _check(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -206,7 +210,6 @@ def _check(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _input(parser)
     _json(parser)
-    parser.set_defaults(run=_lazily("check"))
 
 
 def _restore(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -221,9 +224,8 @@ def _restore(commands: argparse._SubParsersAction[_Parser]) -> None:
     _input(parser)
     _store(parser)
     parser.add_argument("--all", action="store_true", help="undo every compaction")
-    parser.add_argument("-o", "--output", metavar="OUT", help="write the request there")
+    _output(parser)
     _json(parser)
-    parser.set_defaults(run=_lazily("restore"))
 
 
 def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -241,15 +243,3 @@ def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")
     parser.add_argument("--limit", type=_count, default=5, metavar="N", help="at most so many finds (default 5)")
     _json(parser)
-    parser.set_defaults(run=_lazily("recall"))
-
-
-class _lazily:
-    """A command that is imported when it is run: `--help` pays for none of them."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, args: argparse.Namespace) -> int:
-        code: int = importlib.import_module(f".{self._name}", __package__).run(args)
-        return code
