@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 import checker
 
@@ -28,7 +28,7 @@ class Loopback:
         self.binding = checker.Binding()
         self._answered = 0
 
-    def __enter__(self) -> Loopback:
+    def __enter__(self) -> Self:
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,10 +38,10 @@ class Loopback:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, answer = loopback.answer(WIRES[self.path.split("?")[0]], body)
-                data = json.dumps(answer).encode()
+                status, kind, text = loopback.respond(self.path.split("?")[0], body)
+                data = text.encode()
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -59,6 +59,11 @@ class Loopback:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+        """Status, content type and text of the answer."""
+        status, answer = self.answer(WIRES[path], body)
+        return status, "application/json", json.dumps(answer)
 
     def count(self, body: Json) -> int:
         text = {key: body.get(key) for key in ("system", "tools", "instructions", "messages", "input")}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from loopback import WIRES, Loopback
@@ -25,43 +23,15 @@ class StreamLoopback(Loopback):
         self.fault: Callable[[str], int | None] = lambda text: None
         self.paths: list[str] = []
 
-    def __enter__(self) -> StreamLoopback:
-        loopback = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = -1
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                path = self.path.split("?")[0]
-                loopback.paths.append(path)
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                wire = next((wire for end, wire in WIRES.items() if path.endswith(end.removeprefix("/v1"))), None)
-                if wire is None:
-                    return self.send(200, "application/json", json.dumps({"input_tokens": loopback.count(body)}))
-                status, answer = loopback.answer(wire, body)
-                if not body.get("stream") or (status != 200 and not loopback.refuse_in_stream):
-                    return self.send(status, "application/json", json.dumps(answer))
-                return self.send(200, "text/event-stream", "".join(_sse(wire, status, answer, body)))
-
-            def send(self, status: int, kind: str, text: str) -> None:
-                data = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-                self.wfile.flush()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        return self
+    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+        self.paths.append(path)
+        wire = next((wire for end, wire in WIRES.items() if path.endswith(end.removeprefix("/v1"))), None)
+        if wire is None:
+            return 200, "application/json", json.dumps({"input_tokens": self.count(body)})
+        status, answer = self.answer(wire, body)
+        if not body.get("stream") or (status != 200 and not self.refuse_in_stream):
+            return status, "application/json", json.dumps(answer)
+        return 200, "text/event-stream", "".join(_sse(wire, status, answer, body))
 
     def answer(self, wire: str, body: Json) -> tuple[int, Json]:
         if (status := self.fault(json.dumps(body, ensure_ascii=False))) is not None:
