@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from packlight.tokens import byteclass, weights  # noqa: E402
 
 FAMILIES = ("claude_old", "claude", "gpt", "other")
-PATTERNS = sorted({p for w in weights.WEIGHTS.values() for _, group in w.patterns for p, _ in group})
+PATTERNS = [pattern for group in weights.PATTERNS.values() for pattern in group]
 INDIC = range(2, 16)
 PAIRS, SKIPS, SCRIPTS = slice(0, 256), slice(256, 512), slice(512, 768)
 CORRECTIONS = slice(768, 768 + len(INDIC))
@@ -107,10 +107,8 @@ def literal(family: str, result: np.ndarray, old: weights.Weights) -> str:
     indic = np.zeros(256)
     for code, value in zip(INDIC, result[CORRECTIONS], strict=True):
         indic[1 | code << 4] = value + weights.INDIC_BIAS / weights.UNITS
-    groups: dict[bytes, list[tuple[bytes, int]]] = {}
-    for pattern, value in zip(PATTERNS, result[EXCEPTIONS], strict=True):
-        groups.setdefault(pattern[:1], []).append((pattern, round(float(value) * weights.UNITS)))
-    patterns = tuple((lead, tuple(group)) for lead, group in groups.items())
+    values = (round(float(value) * weights.UNITS) for value in result[EXCEPTIONS])
+    patterns = tuple(tuple(next(values) for _ in group) for group in weights.PATTERNS.values())
     tables = {"pairs": result[PAIRS], "skips": result[SKIPS], "scripts": result[SCRIPTS], "indic": indic}
     lines = [f"        {name}=_table({table(values)!r}),\n" for name, values in tables.items()]
     runs = base64.b85encode(old.runs).decode()

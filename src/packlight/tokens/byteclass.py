@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from zlib import adler32
 
-from .weights import INDIC_BIAS, RUN_BYTES, RUN_UNITS, UNITS, WEIGHTS, Weights
+from .weights import INDIC_BIAS, PATTERNS, RUN_BYTES, RUN_UNITS, UNITS, WEIGHTS, Weights
 
 _CHUNK_BYTES = 32_768
 """Small enough for the cache of the processor. Part of the estimate: no pair crosses the border of two chunks."""
@@ -128,9 +128,9 @@ def _exceptions(data: bytes, weights: Weights) -> int:
     if indic := rare.count(b"\xe0"):
         classes = int.from_bytes(rare.translate(_INDIC), "little")
         total = _sum(classes | classes >> 4, len(rare), weights.indic) - INDIC_BIAS * indic
-    for lead, patterns in weights.patterns:
+    for (lead, patterns), group in zip(PATTERNS.items(), weights.patterns, strict=True):
         if lead in rare:
-            total += sum(rare.count(pattern) * weight for pattern, weight in patterns)
+            total += sum(rare.count(pattern) * weight for pattern, weight in zip(patterns, group, strict=True))
     return total
 
 

@@ -16,6 +16,26 @@ RUN_UNITS = 256
 INDIC_BIAS = 2 * UNITS
 RUN_BYTES = 32
 """From how many equal bytes on a text is a run."""
+PATTERNS: dict[bytes, tuple[bytes, ...]] = {
+    b"\xd1": (b"\xd1\x94", b"\xd1\x96", b"\xd1\x97", b"\xd1\x98", b"\xd1\x9e"),
+    b"\xd2": (b"\xd2",),
+    b"\xd3": (b"\xd3",),
+    b"\xe1": (b"\xe1\x80", b"\xe1\x83", b"\xe1\x88", b"\xe1\x89", b"\xe1\x8a", b"\xe1\x9e", b"\xe1\xba", b"\xe1\xbb"),
+    b"\xe2": (
+        b"\xe2\x80\x8d",
+        b"\xe2\x80\xa2",
+        b"\xe2\x94\x80",
+        b"\xe2\x95\x90",
+        b"\xe2\x96\x88",
+        b"\xe2\x9a\xa0",
+        b"\xe2\x9c",
+        b"\xe2\x9c\x85",
+        b"\xe2\x9d\x8c",
+    ),
+    b"\xef": (b"\xef\xb8\x8f",),
+    b"\xf0": (b"\xf0\x9f\x87", b"\xf0\x9f\x8f", b"\xf0\x9f\x98"),
+}
+"""By lead byte: sequences with a weight of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +50,8 @@ class Weights:
     """By class of a byte outside ASCII and of the next."""
     indic: bytes
     """By the byte behind 0xE0: a correction, plus `INDIC_BIAS`."""
-    patterns: tuple[tuple[bytes, tuple[tuple[bytes, int], ...]], ...]
-    """By lead byte: sequences that weigh more or less than their classes."""
+    patterns: tuple[tuple[int, ...], ...]
+    """What the sequences of `PATTERNS` weigh more or less than their classes, in that order."""
     runs: bytes
     """One character of a long run, by character."""
     run_start: int
@@ -68,54 +88,13 @@ WEIGHTS: dict[str, Weights] = {
             "0D%Ai000000000000000"
         ),
         patterns=(
-            (
-                b"\xe2",
-                (
-                    (b"\xe2\x80\x8d", 18),
-                    (b"\xe2\x94\x80", -22),
-                    (b"\xe2\x95\x90", -39),
-                    (b"\xe2\x96\x88", -21),
-                    (b"\xe2\x9c\x85", 48),
-                    (b"\xe2\x9d\x8c", 29),
-                    (b"\xe2\x9a\xa0", 30),
-                    (b"\xe2\x80\xa2", 8),
-                    (b"\xe2\x9c", 47),
-                ),
-            ),
-            (b"\xef", ((b"\xef\xb8\x8f", 36),)),
-            (
-                b"\xf0",
-                (
-                    (b"\xf0\x9f\x98", -5),
-                    (b"\xf0\x9f\x87", 10),
-                    (b"\xf0\x9f\x8f", 12),
-                ),
-            ),
-            (
-                b"\xe1",
-                (
-                    (b"\xe1\xba", 2),
-                    (b"\xe1\xbb", -1),
-                    (b"\xe1\x83", -35),
-                    (b"\xe1\x9e", 10),
-                    (b"\xe1\x80", -22),
-                    (b"\xe1\x88", 28),
-                    (b"\xe1\x89", 11),
-                    (b"\xe1\x8a", 21),
-                ),
-            ),
-            (b"\xd2", ((b"\xd2", 84),)),
-            (b"\xd3", ((b"\xd3", 46),)),
-            (
-                b"\xd1",
-                (
-                    (b"\xd1\x94", -3),
-                    (b"\xd1\x96", 16),
-                    (b"\xd1\x97", -3),
-                    (b"\xd1\x98", -10),
-                    (b"\xd1\x9e", 25),
-                ),
-            ),
+            (-3, 16, -3, -10, 25),
+            (84,),
+            (46,),
+            (-22, -35, 28, 11, 21, 10, 2, -1),
+            (18, 8, -22, -39, -21, 30, 47, 48, 29),
+            (36,),
+            (10, 12, -5),
         ),
         runs=_table(
             "5C8xG0000001yHI00000000000000000000000005LQ40fFOWCfItORfCK^rRaI40RaI40RaHPhRRll~fK`BifPf%?fPnvifPjF2"
@@ -149,54 +128,13 @@ WEIGHTS: dict[str, Weights] = {
             "0D%Ai000000000000000"
         ),
         patterns=(
-            (
-                b"\xe2",
-                (
-                    (b"\xe2\x80\x8d", 18),
-                    (b"\xe2\x94\x80", -22),
-                    (b"\xe2\x95\x90", -39),
-                    (b"\xe2\x96\x88", -21),
-                    (b"\xe2\x9c\x85", 48),
-                    (b"\xe2\x9d\x8c", 30),
-                    (b"\xe2\x9a\xa0", 31),
-                    (b"\xe2\x80\xa2", 8),
-                    (b"\xe2\x9c", 45),
-                ),
-            ),
-            (b"\xef", ((b"\xef\xb8\x8f", 36),)),
-            (
-                b"\xf0",
-                (
-                    (b"\xf0\x9f\x98", -5),
-                    (b"\xf0\x9f\x87", 10),
-                    (b"\xf0\x9f\x8f", 12),
-                ),
-            ),
-            (
-                b"\xe1",
-                (
-                    (b"\xe1\xba", 3),
-                    (b"\xe1\xbb", -1),
-                    (b"\xe1\x83", -35),
-                    (b"\xe1\x9e", 10),
-                    (b"\xe1\x80", -21),
-                    (b"\xe1\x88", 28),
-                    (b"\xe1\x89", 11),
-                    (b"\xe1\x8a", 20),
-                ),
-            ),
-            (b"\xd2", ((b"\xd2", 78),)),
-            (b"\xd3", ((b"\xd3", 44),)),
-            (
-                b"\xd1",
-                (
-                    (b"\xd1\x94", -3),
-                    (b"\xd1\x96", 2),
-                    (b"\xd1\x97", -2),
-                    (b"\xd1\x98", -12),
-                    (b"\xd1\x9e", 20),
-                ),
-            ),
+            (-3, 2, -2, -12, 20),
+            (78,),
+            (44,),
+            (-21, -35, 28, 11, 20, 10, 3, -1),
+            (18, 8, -22, -39, -21, 31, 45, 48, 30),
+            (36,),
+            (10, 12, -5),
         ),
         runs=_table(
             "5C8xG0000001yZO00000000000000000000000005dVM>|NsAhfPfW%|0@tcRaI40RaI40RaJoh{}BH`|NsC0|NsC0|NsC0|NsC0"
@@ -230,53 +168,13 @@ WEIGHTS: dict[str, Weights] = {
             "0E7Sl000000000000000"
         ),
         patterns=(
-            (
-                b"\xe2",
-                (
-                    (b"\xe2\x80\x8d", 1),
-                    (b"\xe2\x94\x80", -54),
-                    (b"\xe2\x95\x90", -49),
-                    (b"\xe2\x96\x88", -40),
-                    (b"\xe2\x9c\x85", -5),
-                    (b"\xe2\x9d\x8c", 33),
-                    (b"\xe2\x9a\xa0", 35),
-                    (b"\xe2\x80\xa2", 26),
-                    (b"\xe2\x9c", -7),
-                ),
-            ),
-            (b"\xef", ((b"\xef\xb8\x8f", 29),)),
-            (
-                b"\xf0",
-                (
-                    (b"\xf0\x9f\x98", -12),
-                    (b"\xf0\x9f\x87", -3),
-                    (b"\xf0\x9f\x8f", 6),
-                ),
-            ),
-            (
-                b"\xe1",
-                (
-                    (b"\xe1\xba", -14),
-                    (b"\xe1\xbb", -19),
-                    (b"\xe1\x83", -49),
-                    (b"\xe1\x9e", -3),
-                    (b"\xe1\x80", -58),
-                    (b"\xe1\x88", 50),
-                    (b"\xe1\x89", 22),
-                    (b"\xe1\x8a", 34),
-                ),
-            ),
-            (b"\xd2", ((b"\xd2", 8),)),
-            (b"\xd3", ((b"\xd3", 30),)),
-            (
-                b"\xd1",
-                (
-                    (b"\xd1\x96", 22),
-                    (b"\xd1\x97", -1),
-                    (b"\xd1\x98", 24),
-                    (b"\xd1\x9e", 25),
-                ),
-            ),
+            (0, 22, -1, 24, 25),
+            (8,),
+            (30,),
+            (-58, -49, 50, 22, 34, -3, -14, -19),
+            (1, 26, -54, -49, -40, 35, -7, -5, 33),
+            (29,),
+            (-3, 6, -12),
         ),
         runs=_table(
             "fdBvh|NsC0{}2%W|A7Dh|NsC0|NsC0|NsC0|NsC00uVq1KnQ?9KtKctKm-H?RaI40RaI40RaFoWAOs*FARs_MfIuLCfIxtNKtO;%"
@@ -310,54 +208,13 @@ WEIGHTS: dict[str, Weights] = {
             "0D=Gj000000000000000"
         ),
         patterns=(
-            (
-                b"\xe2",
-                (
-                    (b"\xe2\x80\x8d", 20),
-                    (b"\xe2\x94\x80", -45),
-                    (b"\xe2\x95\x90", -24),
-                    (b"\xe2\x96\x88", -44),
-                    (b"\xe2\x9c\x85", 42),
-                    (b"\xe2\x9d\x8c", 28),
-                    (b"\xe2\x9a\xa0", 29),
-                    (b"\xe2\x80\xa2", 33),
-                    (b"\xe2\x9c", 41),
-                ),
-            ),
-            (b"\xef", ((b"\xef\xb8\x8f", 35),)),
-            (
-                b"\xf0",
-                (
-                    (b"\xf0\x9f\x98", -5),
-                    (b"\xf0\x9f\x87", 11),
-                    (b"\xf0\x9f\x8f", 12),
-                ),
-            ),
-            (
-                b"\xe1",
-                (
-                    (b"\xe1\xba", 1),
-                    (b"\xe1\xbb", -1),
-                    (b"\xe1\x83", -8),
-                    (b"\xe1\x9e", 15),
-                    (b"\xe1\x80", -21),
-                    (b"\xe1\x88", 33),
-                    (b"\xe1\x89", 13),
-                    (b"\xe1\x8a", 28),
-                ),
-            ),
-            (b"\xd2", ((b"\xd2", 67),)),
-            (b"\xd3", ((b"\xd3", 35),)),
-            (
-                b"\xd1",
-                (
-                    (b"\xd1\x94", -1),
-                    (b"\xd1\x96", 54),
-                    (b"\xd1\x97", -1),
-                    (b"\xd1\x98", 16),
-                    (b"\xd1\x9e", 23),
-                ),
-            ),
+            (-1, 54, -1, 16, 23),
+            (67,),
+            (35,),
+            (-21, -8, 33, 13, 28, 15, 1, -1),
+            (20, 33, -45, -24, -44, 29, 41, 42, 28),
+            (35,),
+            (11, 12, -5),
         ),
         runs=_table(
             "|NsC0|NsC0{}2%W|NsC0|NsC0|NsC0|NsC0|NsC05LSQ$fFOW?fItORfCK~t|NsC0|NsC0|NlThRRlmlfK`BifPf%?fPnvifPjF2"
