@@ -242,7 +242,7 @@ class Compactor:
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
         )
-        view, size = self._gauge.measured(seen, source, batch, view, limits, now)
+        view, size = self._gauge.measured(seen, source, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
         return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
 

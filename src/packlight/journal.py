@@ -48,7 +48,6 @@ class Batch:
     parent: Batch | None
     conversation: str
     key_index: int
-    result_index: int
     own: tuple[Edit, ...]
     edits: tuple[Edit, ...]
     """In effect: the parent's and its own."""
@@ -245,7 +244,6 @@ class Journal:
             parent=parent,
             conversation=row.conversation,
             key_index=row.key_index,
-            result_index=row.result_index,
             own=own,
             edits=edits,
             originals=originals,

@@ -37,10 +37,8 @@ _HEAD_KEYS = ("system", "instructions", "tools", "functions", "response_format",
 class Facts:
     """What is known about one conversation."""
 
-    estimated: int = 0
-    """Our count of the request that `counted` belongs to."""
     counted: int = 0
-    """The provider's; 0 while there is none."""
+    """The provider's count of the last request; 0 while there is none."""
     ratio: float = 1.0
     first_estimated: int = 0
     first_counted: int = 0
@@ -106,9 +104,7 @@ class Gauge:
                 return Facts(**{k: v for k, v in row.items() if k in Facts.__slots__})
         return None
 
-    def measured(
-        self, seen: Seen, source: Seen, batch: Batch | None, view: View, limits: Limits, now: float
-    ) -> tuple[View, Size]:
+    def measured(self, seen: Seen, source: Seen, view: View, limits: Limits, now: float) -> tuple[View, Size]:
         """The view with its ratio, and its size."""
         facts = self.facts(seen)
         model = str(view.head.get("model") or "")
@@ -176,7 +172,7 @@ class Gauge:
             if counted < facts.ratio * estimated:
                 facts.ratio = counted / max(1, estimated)
             facts.overhead_tokens = counted - facts.ratio * estimated
-        facts.estimated, facts.counted = estimated, counted
+        facts.counted = counted
         self._keep(seen.chain[-1], facts)
         row = msgspec.json.encode({k: getattr(facts, k) for k in Facts.__slots__})
         try:

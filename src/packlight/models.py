@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -107,11 +107,7 @@ def _widened(known: Model, model: str) -> Model:
     """`[1m]` is how Claude Code and others ask for the window of a million tokens."""
     if _MILLION.search(model) is None or (known.context_window_tokens or 0) >= 1_000_000:
         return known
-    return _replaced(known, context_window_tokens=1_000_000)
-
-
-def _replaced(known: Model, **changes: Any) -> Model:
-    return Model(**{f.name: getattr(known, f.name) for f in fields(Model)} | changes)
+    return replace(known, context_window_tokens=1_000_000)
 
 
 def _overridden(base: Model, own: Any) -> Model:
@@ -126,7 +122,7 @@ def _overridden(base: Model, own: Any) -> Model:
     changes = dict(own)
     if steps is not None:
         changes["price_steps"] = tuple(s if isinstance(s, PriceStep) else PriceStep(**s) for s in steps)
-    return _replaced(base, **changes)
+    return replace(base, **changes)
 
 
 @lru_cache(maxsize=8)

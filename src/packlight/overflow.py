@@ -418,14 +418,15 @@ def _json_in(text: str) -> Iterator[Any]:
             if line.startswith("data:"):
                 yield from _json_in(line[5:].strip())
         return
-    starts = [0] if text[:1] in ("{", "[", '"') else [at for at in (text.find("{"),) if at >= 0]
-    for start in starts:
-        try:
-            value, _ = json.JSONDecoder().raw_decode(text[start:])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, (dict, list)) or (isinstance(value, str) and start == 0):
-            yield value
+    start = 0 if text[:1] in ("{", "[", '"') else text.find("{")
+    if start < 0:
+        return
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text[start:])
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, (dict, list)) or (isinstance(value, str) and start == 0):
+        yield value
 
 
 def _status(error: BaseException) -> int | None:

@@ -21,7 +21,6 @@ __all__ = [
     "encode",
     "encode_as_is",
     "format_named",
-    "has_lone_surrogates",
     "identity",
     "plain",
     "read_message",
@@ -136,17 +135,6 @@ def encode_as_is(value: Json) -> bytes:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def has_lone_surrogates(value: Json) -> bool:
-    """True when some text in it can't be sent as UTF-8."""
-    try:
-        _encoder.encode(value)
-    except UnicodeEncodeError:
-        return True
-    except (msgspec.MsgspecError, ValueError, OverflowError):
-        return False
-    return False
-
-
 @dataclass(slots=True)
 class Identity:
     """What makes a message the same message again."""
@@ -161,8 +149,10 @@ def identity(fmt: Format, data: dict[str, Json]) -> Identity:
     canonical = fmt.canonical(data)
     try:
         body, lone = _encoder.encode(canonical), False
-    except (UnicodeEncodeError, msgspec.MsgspecError, ValueError, OverflowError):
-        body, lone = encode(canonical), has_lone_surrogates(canonical)
+    except UnicodeEncodeError:
+        body, lone = encode(canonical), True
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        body, lone = encode(canonical), False
     return Identity(hashlib.sha256(body).digest(), len(body), lone)
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ..compaction import Compaction, Report
 from ..compactor import Compactor
 from ..errors import InvalidRequest
+from ..formats import format_named
 from ..overflow import classify
 from ..types import FormatName
 from .events import StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
@@ -151,7 +152,7 @@ def _call(packing: Packing, path: str, body: Any) -> Call | None:
     format = _ROUTES.get(path.partition("?")[0])
     if format is None or not isinstance(body, Mapping):
         return None
-    key = "input" if format == "responses" else "messages"
+    key = format_named(format).list_key
     given = {k: v for k, v in body.items() if type(v).__name__ not in ("NotGiven", "Omit")}
     if given.get(key) is None:
         return None

@@ -43,7 +43,7 @@ class CompactHistory:
         folded = _weight(view, runs)
         room = min(self.max_summary_tokens, int(target.target_tokens - (view.tokens - folded)), int(folded * 0.9))
         room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
-        return (yield from summarised(view, self.writer, start, end, runs, room, again=self.again))
+        return (yield from summarised(view, self.writer, end, runs, room, again=self.again))
 
     def _recent(self, target: Target) -> int:
         if self.keep_recent_tokens is not None:
@@ -79,7 +79,7 @@ class NanoHistory:
         room = _room(self.max_summary_tokens, _weight(view, runs))
         frame = "[Previous conversation summary]: "
         join = not any(p.kind == "call" for m in view.messages for p in m.parts)
-        return (yield from summarised(view, self.writer, start, end, runs, room, frame=frame, join=join))
+        return (yield from summarised(view, self.writer, end, runs, room, frame=frame, join=join))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +96,12 @@ class ClassicHistory:
         start, end = history_span(view, 0)
         runs = runs_between(view, start, end, _live(view))
         room = _room(self.max_summary_tokens, _weight(view, runs))
-        return (yield from summarised(view, self.writer, start, end, runs, room, frame="[Compacted]\n\n"))
+        return (yield from summarised(view, self.writer, end, runs, room, frame="[Compacted]\n\n"))
 
 
 def summarised(
     view: View,
     writer: Writer,
-    start: int,
     end: int,
     runs: list[Run],
     max_tokens: int,
@@ -111,7 +110,7 @@ def summarised(
     join: bool = True,
     again: bool = False,
 ) -> Steps:
-    """The edits that put the writer's summary in place of these stretches of [start, end); none without a gain.
+    """The edits that put the writer's summary in place of these stretches before `end`; none without a gain.
 
     Raises SummaryError when the writer gives none.
     """
@@ -119,20 +118,13 @@ def summarised(
         return []
     going = {i for a, b in runs for i in range(a, b)}
     first, last = runs[0][0], runs[-1][1]
-    job = SummaryJob(
-        view=view,
-        start=first,
-        end=last,
-        max_tokens=max_tokens,
-        visible_from=end,
-        kept=frozenset(range(first, last)) - going,
-    )
+    keep = frozenset(range(first, last)) - going
+    job = SummaryJob(view=view, start=first, end=last, max_tokens=max_tokens, visible_from=end, kept=keep)
     summary: Summary = yield from writer(job)
     if not (summary.text or "").strip():
         if max_tokens < MIN_SUMMARY_TOKENS:
             return []  # there was no room for one
         raise SummaryError("the writer gave an empty summary")
-    keep = set(range(first, last)) - going
     reason = f"{len(going)} messages"
     text = frame + summary.text
     edits = fold(view, NAME, first, last, lambda _: text, reason=reason, keep=keep, join=join, again=again)

@@ -11,7 +11,6 @@ import re
 from dataclasses import replace
 
 from ..formats import encode_as_is
-from ..summary.frame import BEGIN
 from ..summary.words import said
 from ..types import Part
 from ..view import Place, ResultAt, View
@@ -32,7 +31,7 @@ def typed_messages(view: View) -> dict[int, str]:
 
 
 def _typed(view: View, i: int) -> str | None:
-    texts = [s.text for s in said(view, i, i + 1, BEGIN) if s.kind == "typed"]
+    texts = [s.text for s in said(view, i, i + 1) if s.kind == "typed"]
     shown = any(p.kind == "media" for p in view.messages[i].parts)
     return "\n".join(texts) if texts or shown else None
 

@@ -93,13 +93,6 @@ class MicroCompact:
         return kept | _working_set(view, results, working / view.ratio, free) | _open_errors(view, results)
 
 
-def _events(view: View) -> list[FileEvent]:
-    if "file_events" not in view.memo:
-        view.memo["file_events"] = file_events(view)
-    known: list[FileEvent] = view.memo["file_events"]
-    return known
-
-
 def worthless(view: View, results: Sequence[ResultAt]) -> dict[Place, str]:
     """Results that little or nothing is lost with, and why."""
     out = dict(_repeats(results))
@@ -110,7 +103,7 @@ def worthless(view: View, results: Sequence[ResultAt]) -> dict[Place, str]:
 def _files(view: View, places: set[Place]) -> Iterator[tuple[Place, str]]:
     """Reads that a later read or write of the whole file supersedes, and successful writes."""
     newest: dict[str, FileEvent] = {}
-    for event in reversed(_events(view)):
+    for event in reversed(file_events(view)):
         place = (event.result_message, event.result_place)
         if not event.ok:
             continue
@@ -164,7 +157,7 @@ def _working_set(view: View, results: Sequence[ResultAt], limit_tokens: float, f
     """The newest reads of files that were edited, newest first, as far as they fit."""
     if limit_tokens <= 0:
         return set()
-    events = _events(view)
+    events = file_events(view)
     edited = {e.path for e in events if e.action in ("edit", "write") and e.ok}
     tokens = {(r.message, r.place): r.tokens for r in results}
     kept: set[Place] = set()

@@ -14,7 +14,7 @@ from ..summary.wording import tail as tail_of
 from ..types import Edit, Json, Part
 from ..view import View
 from .fold import is_joined
-from .result import previewed, taken_text
+from .result import previewed
 
 FIXED_LAYER = "reactive_compact"
 _NOTE_CHARS = 120
@@ -28,7 +28,7 @@ def cut_text(view: View, text: str, keep_chars: int) -> tuple[str, str]:
     return f"{begin}\n[{missing:,} characters left out here to save room; {where}]\n{end}", ref
 
 
-def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+def results(view: View, keep_chars: int, *, unseen: bool) -> Iterator[Edit]:
     """Previews of results longer than that, biggest first; unseen ones too when they may."""
     for result in sorted(view.results(), key=lambda r: -r.tokens):
         if len(result.part.text) <= keep_chars + _NOTE_CHARS or result.part.server:
@@ -40,7 +40,7 @@ def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAY
         reason = "the request would not fit"
         edit = previewed(
             view,
-            layer,
+            FIXED_LAYER,
             result,
             reason,
             head_chars=keep_chars * 2 // 3,
@@ -51,7 +51,7 @@ def results(view: View, keep_chars: int, *, unseen: bool, layer: str = FIXED_LAY
             yield edit
 
 
-def arguments(view: View, keep_chars: int, *, layer: str = FIXED_LAYER) -> Iterator[Edit]:
+def arguments(view: View, keep_chars: int) -> Iterator[Edit]:
     """Long strings inside the arguments of calls, cut; keys and short values stay, so the call keeps its shape."""
     for i, message in enumerate(view.messages):
         if message.role != "assistant" or view.edit_of(i) is not None:
@@ -63,7 +63,7 @@ def arguments(view: View, keep_chars: int, *, layer: str = FIXED_LAYER) -> Itera
             if (small := _small_arguments(view, part, keep_chars)) is not None:
                 new[k] = small
         if new:
-            yield from _with_arguments(view, i, new, layer)
+            yield from _with_arguments(view, i, new)
 
 
 _OBJECT_CALLS = frozenset({"tool_use", "function", "function_call"})
@@ -91,7 +91,7 @@ def _small(view: View, value: Any, keep_chars: int) -> Any:
     return value
 
 
-def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]], layer: str) -> Iterator[Edit]:
+def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]]) -> Iterator[Edit]:
     message = view.messages[i]
     changed = view.format.replace_arguments(message.data, new)
     calls = [message.parts[k] for k in new]
@@ -102,14 +102,14 @@ def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]], l
             return
         text = encode_as_is(message.data).decode()
         yield from _if_smaller(
-            view.replace(layer, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about)
+            view.replace(FIXED_LAYER, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about)
         )
         return
     for part in calls:
         span = ((i, part.block), (i, part.block + 1))
         text = encode_as_is(part.arguments).decode()
         yield from _if_smaller(
-            view.replace(layer, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about)
+            view.replace(FIXED_LAYER, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about)
         )
 
 
@@ -123,8 +123,6 @@ def texts(
     keep_chars: int,
     roles: tuple[str, ...],
     skip: frozenset[int] | set[int] = frozenset(),
-    *,
-    layer: str = FIXED_LAYER,
 ) -> Iterator[Edit]:
     """Texts longer than that in messages of these roles, cut, oldest first."""
     for i, message in enumerate(view.messages):
@@ -140,7 +138,7 @@ def texts(
             if view.edit_of(i, part.block) is not None:
                 continue
             cut, ref = cut_text(view, part.text, keep_chars)
-            yield from _replaced_part(view, i, part, cut, ref, "a long text", layer)
+            yield from _replaced_part(view, i, part, cut, ref, "a long text", FIXED_LAYER)
 
 
 def _cut_joined(view: View, i: int, keep_chars: int) -> Iterator[Edit]:
@@ -213,6 +211,3 @@ def _replaced_part(
     edit = view.replace(layer, action, span, [new], reason=reason, ref=ref)
     if edit.tokens_after < edit.tokens_before or part.media:
         yield edit
-
-
-__all__ = ["arguments", "cut_text", "media", "results", "taken_text", "texts"]

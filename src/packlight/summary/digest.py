@@ -79,7 +79,7 @@ class _Draft:
         self.options, self.job, self.view = options, job, job.view
         self.scale = 1.0
         self.events = file_events(self.view, job.start, job.end)
-        self.said = [s for s in said(self.view, job.start, job.end, BEGIN) if s.message not in job.kept]
+        self.said = [s for s in said(self.view, job.start, job.end) if s.message not in job.kept]
         self.logged: dict[int, Iterator[str]] = {}
         self.earlier = read_earlier([s.text for s in self.said if s.kind == "digest"])
 

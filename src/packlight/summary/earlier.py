@@ -22,8 +22,6 @@ class Earlier:
     decisions: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     """Path -> what was done to it, last touched first."""
-    log: list[str] = field(default_factory=list)
-    names: str = ""
 
 
 def read_earlier(digests: Sequence[str]) -> Earlier:
@@ -42,7 +40,6 @@ def read_earlier(digests: Sequence[str]) -> Earlier:
         kept = {**newer, **{k: v for k, v in found.files.items() if k not in newer}}
         found.files.clear()
         found.files.update(kept)
-        found.log.extend(sections.get("log", "").splitlines())
     return found
 
 

@@ -57,7 +57,6 @@ class FileEvent:
     """Read off a shell command: the file was touched, but its text is not certain."""
     command: str = ""
     """The command of a run."""
-    tool: str = ""
 
 
 def file_events(view: View, start: int = 0, end: int | None = None) -> list[FileEvent]:
@@ -120,7 +119,6 @@ class _Call:
             path=path,
             action=action,
             ok=self.ok,
-            tool=self.part.tool,
             **about,
         )
 

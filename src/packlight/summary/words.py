@@ -10,6 +10,7 @@ from typing import Literal
 from ..types import Part
 from ..view import View
 from .files import read_text
+from .frame import BEGIN
 from .rules import rule
 from .wording import PATH_KEYS, head, tail, text_at
 
@@ -82,7 +83,7 @@ INSTRUCTION_FILES = rule(
 )
 
 
-def said(view: View, start: int, end: int, is_digest: str) -> Iterator[Said]:
+def said(view: View, start: int, end: int) -> Iterator[Said]:
     """The texts in the user's place in source messages [start, end), split where a client glued them together."""
     for i in range(start, end):
         message = view.messages[i]
@@ -93,7 +94,7 @@ def said(view: View, start: int, end: int, is_digest: str) -> Iterator[Said]:
                 continue
             if message.role == "system":
                 yield Said(i, "instructions", part.text)
-            elif part.text.lstrip().startswith(is_digest):
+            elif part.text.lstrip().startswith(BEGIN):
                 yield Said(i, "digest", part.text)
             else:
                 yield from (Said(i, kind, text) for kind, text in _split(part.text))
