@@ -1,8 +1,4 @@
-"""Walks a recorded session through the engine, call by call, as its agent would have.
-
-Each call gets the request that the agent sent then, in full and unedited; what the engine makes of it is measured
-and checked from outside. Nothing is written: journal and store live in memory and end with the walk.
-"""
+"""What a policy did to a session: sizes, batches, and the checks of the laws, made from outside."""
 
 from __future__ import annotations
 
@@ -15,54 +11,18 @@ from .. import jsonio
 from ..formats import format_named, read_message, split
 from ..laws import gained, violations
 from ..oneshot import restore
-from ..store import Store
 from ..tokens.usage import input_tokens
-from ..types import Edit, Format, FormatName, Json, Message, Violation
-from .session import ReaderName, Segment, Session, Turn
+from ..types import Format, FormatName, Message, Violation
+from .cost import without_marks
+from .session import ReaderName, Session
+from .walk import Call, Engine, Factory, walk
+from .weights import Weights
 
 
-class _Report(Protocol):
-    @property
-    def tokens_before(self) -> int: ...
-    @property
-    def tokens_after(self) -> int: ...
-    @property
-    def new_edits(self) -> Sequence[Edit]: ...
-    @property
-    def error(self) -> object: ...
+class Measure(Protocol):
+    """Reads off every call what it wants to know."""
 
-
-class Compaction(Protocol):
-    """What a replay asks of one."""
-
-    @property
-    def request(self) -> Any: ...
-    @property
-    def changed(self) -> bool: ...
-    @property
-    def fits(self) -> bool: ...
-    @property
-    def report(self) -> _Report: ...
-    def restore(self) -> Any: ...
-
-
-class Engine(Protocol):
-    """What a replay walks through: `packlight.Compactor`, or anybody's policy in its shape."""
-
-    @property
-    def store(self) -> Store | None:
-        """Where it keeps what it takes out; None for one that keeps nothing."""
-        ...
-
-    def fit(self, request: Any, /, *, now_seconds: float | None = None, format: str | None = None) -> Any:
-        """A `Compaction`."""
-        ...
-
-    def record_usage(self, compaction: Any, usage: Any, /) -> object: ...
-
-
-Factory = Callable[[str | None, str, int | None], Engine]
-"""Makes a fresh engine, with an empty journal, from model, policy and window."""
+    def see(self, call: Call, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,114 +102,93 @@ def replay(
     policy: str,
     window_tokens: int | None,
     compactor_factory: Factory,
+    measures: Sequence[Measure] = (),
+    weights: Weights | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SessionResult:
-    """Walk one session through a fresh engine.
-
-    Until the engine changes a request, the usage that the file records for it is given to the engine, as the agent
-    would have done.
-    """
+    """Walk one session through a fresh engine, and check what it did from outside."""
     result = SessionResult(
         session.name, session.reader, session.format, session.model, policy, window_tokens, session.path, session.notes
     )
-    walk = _Walk(session, result, compactor_factory(session.model, policy, window_tokens))
-    for segment in session.segments:
-        if walk.turn:
-            result.segment_starts.append(walk.turn)
-        walk.new_window()
-        for turn in segment.turns:
-            walk.step(segment, turn)
-            if progress:
-                progress(walk.turn, session.turns)
-        walk.check_restored()
+    engine = compactor_factory(session.model, policy, window_tokens)
+    checks = _Checks(session, result, engine)
+    for call in walk(session, engine, weights):
+        for measure in (checks, *measures):
+            measure.see(call)
+        if progress:
+            progress(call.turn + 1, session.turns)
+    checks.end()
     return result
 
 
-class _Walk:
-    """One policy on its way through a session."""
+class _Checks:
+    """The figures and findings of a `SessionResult`."""
 
     def __init__(self, session: Session, result: SessionResult, engine: Engine) -> None:
-        self.turn = 0
-        self._session, self._result, self._engine = session, result, engine
-        self._format = format_named(session.format)
-        self._validator = _Validator(self._format)
-        self._sent: Sequence[Any] | None = None
-        self._last: tuple[Any, Compaction] | None = None
-        self._now_seconds = 0.0
-        """Turns without a time get the one before: a replay never reads the clock."""
+        self._result, self._engine = result, engine
+        self._format = session.format
+        self._validator = _Validator(format_named(session.format))
+        self._last: Call | None = None
 
-    def new_window(self) -> None:
-        """The next request does not go on from the last one: the agent began a new window."""
-        self._sent = None
+    def see(self, call: Call) -> None:
+        if call.is_first and self._last is not None:
+            self._result.segment_starts.append(call.turn)
+            self._restored(self._last)
+        self._measure(call)
+        if call.is_batch:
+            self._note_batch(call)
+        self._check_prefix(call)
+        if call.compaction.changed:
+            self._check_valid(call)
+        self._last = call
 
-    def step(self, segment: Segment, turn: Turn) -> None:
-        request = self._session.request(segment, turn)
-        self._now_seconds = turn.seconds if turn.seconds is not None else self._now_seconds
-        compaction: Compaction = self._engine.fit(request, now_seconds=self._now_seconds, format=self._session.format)
-        self._last = request, compaction
-        self._measure(compaction, turn)
-        is_batch = bool(compaction.report.new_edits)
-        if is_batch:
-            self._note_batch(compaction)
-        self._check_prefix(compaction, is_batch)
-        if compaction.changed:
-            self._check_valid(request, compaction)
-        elif turn.usage:
-            self._engine.record_usage(compaction, turn.usage)
-        self.turn += 1
+    def end(self) -> None:
+        if self._last is not None:
+            self._restored(self._last)
 
-    def check_restored(self) -> bool:
-        """True when the last compaction gives back its request, value by value."""
-        if self._last is None:
-            return True
-        request, compaction = self._last
-        same = bool(compaction.restore() == request)
-        if compaction.changed and self._engine.store is not None:
-            rebuilt = restore(compaction.request, self._engine.store, all=True, format=self._session.format)
-            same = same and rebuilt == request
+    def _restored(self, call: Call) -> bool:
+        """True when the compaction gives back its request, value by value."""
+        same = bool(call.compaction.restore() == call.given)
+        if call.compaction.changed and self._engine.store is not None:
+            rebuilt = restore(call.sent, self._engine.store, all=True, format=self._format)
+            same = same and rebuilt == call.given
         self._result.restored &= same
         return same
 
-    def _measure(self, compaction: Compaction, turn: Turn) -> None:
-        report, result = compaction.report, self._result
+    def _measure(self, call: Call) -> None:
+        report, result = call.compaction.report, self._result
         result.before_tokens.append(report.tokens_before)
         result.after_tokens.append(report.tokens_after)
-        result.recorded_tokens.append(input_tokens(turn.usage))
-        if not compaction.fits:
-            result.not_fitting.append(self.turn)
+        result.recorded_tokens.append(input_tokens(call.recorded.usage))
+        if not call.compaction.fits:
+            result.not_fitting.append(call.turn)
         if report.error:
-            result.errors.append(f"turn {self.turn}: {report.error}")
+            result.errors.append(f"turn {call.turn}: {report.error}")
 
-    def _note_batch(self, compaction: Compaction) -> None:
-        report = compaction.report
+    def _note_batch(self, call: Call) -> None:
+        report = call.compaction.report
         self._result.batches.append(
             BatchSeen(
-                turn=self.turn,
+                turn=call.turn,
                 layers=Counter(e.layer for e in report.new_edits),
                 actions=Counter(e.action for e in report.new_edits),
                 tokens_before=report.tokens_before,
                 tokens_after=report.tokens_after,
                 taken_out=sum(bool(e.ref) for e in report.new_edits),
-                restored=self.check_restored(),
+                restored=self._restored(call),
             )
         )
 
-    def _check_prefix(self, compaction: Compaction, is_batch: bool) -> None:
-        sent = self._list(compaction.request)
-        before, self._sent = self._sent, sent
-        if before is None or begins_with(sent, before):
+    def _check_prefix(self, call: Call) -> None:
+        if call.is_first or self._last is None or begins_with(call.messages, self._last.messages):
             return
-        (self._result.breaks_at_batch if is_batch else self._result.breaks_elsewhere).append(self.turn)
+        (self._result.breaks_at_batch if call.is_batch else self._result.breaks_elsewhere).append(call.turn)
 
-    def _list(self, request: Any) -> Sequence[Any]:
-        messages: Sequence[Any] = request[self._session.list_key] if isinstance(request, Mapping) else request
-        return messages
-
-    def _check_valid(self, request: Any, compaction: Compaction) -> None:
-        found = self._validator(compaction.request)
+    def _check_valid(self, call: Call) -> None:
+        found = self._validator(call.sent)
         if found:
-            found = gained(self._validator(request), found)
-        self._result.invalid += [(self.turn, v) for v in found]
+            found = gained(self._validator(call.given), found)
+        self._result.invalid += [(call.turn, v) for v in found]
 
 
 class _Validator:
@@ -278,12 +217,4 @@ def begins_with(sent: Sequence[Any], before: Sequence[Any]) -> bool:
 
 
 def _bytes_of(message: Any) -> bytes:
-    return jsonio.dump(_without_marks(message))
-
-
-def _without_marks(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {k: _without_marks(v) for k, v in value.items() if k != "cache_control"}
-    if isinstance(value, list):
-        return [_without_marks(v) for v in value]
-    return value
+    return jsonio.dump(without_marks(message))
