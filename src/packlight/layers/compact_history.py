@@ -28,6 +28,8 @@ class CompactHistory:
     keep_recent_tokens: int | None = None
     """Newest turns that stay; None: a fifth of the target, at least 4,000 where that fits."""
     max_summary_tokens: int = 30_000
+    summary_tokens: int | None = None
+    """Room for the summary; None: what the target leaves beside what stays."""
     again: bool = False
     """Write a smaller summary where nothing but a summary stands already."""
 
@@ -41,7 +43,10 @@ class CompactHistory:
         start, end = history_span(view, self._recent(target))
         runs = runs_between(view, start, end, _live(view))
         folded = _weight(view, runs)
-        room = min(self.max_summary_tokens, int(target.target_tokens - (view.tokens - folded)), int(folded * 0.9))
+        goal = target.target_tokens if self.summary_tokens is None else target.budget_tokens
+        room = min(self.max_summary_tokens, int(goal - (view.tokens - folded)), int(folded * 0.9))
+        if self.summary_tokens is not None:
+            room = min(room, self.summary_tokens)
         room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
         return (yield from summarised(view, self.writer, end, runs, room, again=self.again))
 
