@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from .types import Edit, Format, Json, Message, Part, Position
@@ -128,6 +129,17 @@ class View:
         known = self.memo.get("pairs")
         if known is None:
             known = self.memo["pairs"] = pair(self.messages)
+        return known
+
+    @property
+    def turns(self) -> Sequence[int]:
+        """How many answers the model had begun up to and with each source message, and at the end."""
+        known: list[int] | None = self.memo.get("turns")
+        if known is None:
+            speaks = [m.role == "assistant" for m in self.messages]
+            begun = (now and not before for now, before in zip(speaks, [False, *speaks], strict=False))
+            known = self.memo["turns"] = [*accumulate(begun, initial=0)][1:]
+            known.append(known[-1] if known else 0)
         return known
 
     @cached_property

@@ -335,9 +335,9 @@ _OPEN_ITEM = rule(r"\s{0,20}[-*] \[ \]")
 _HEADING = rule(r"#{1,6} \S")
 
 
-def ranked_blocks(models: Sequence[FileModel], shown: Collection[str]) -> list[Block]:
+def ranked_blocks(models: Sequence[FileModel], shown: Collection[str], turns: Sequence[int]) -> list[Block]:
     """Blocks of lines, the most likely to be needed first. Lines that stand in `shown` are left out."""
-    return sorted(_blocks(models, shown), key=lambda b: (-b.score, b.file, b.fragment, b.first))
+    return sorted(_blocks(models, shown, turns), key=lambda b: (-b.score, b.file, b.fragment, b.first))
 
 
 def copies_text(models: Sequence[FileModel], blocks: Sequence[Block], max_chars: int) -> str:
@@ -353,14 +353,14 @@ def copies_text(models: Sequence[FileModel], blocks: Sequence[Block], max_chars:
     return "\n".join(_printed(models[f], chosen[f]) for f in sorted(chosen))
 
 
-def _blocks(models: Sequence[FileModel], shown: Collection[str]) -> Iterator[Block]:
+def _blocks(models: Sequence[FileModel], shown: Collection[str], turns: Sequence[int]) -> Iterator[Block]:
     for f, model in enumerate(models):
         size = sum(len(line) + 1 for fragment in model.fragments for line in fragment.lines)
-        base = 0.65 * model.last / 2 - 12 * math.log(max(size / 3, 600) / 600) + (20 if model.edited else 0)
+        base = 0.65 * turns[model.last] - 12 * math.log(max(size / 3, 600) / 600) + (20 if model.edited else 0)
         for g, fragment in enumerate(model.fragments):
             for first, last, kind in _runs(model, fragment, shown):
                 chars = sum(map(len, fragment.lines[first:last])) + last - first
-                yield Block(base + 0.35 * fragment.touched[first] / 2 + kind, f, g, first, last, chars)
+                yield Block(base + 0.35 * turns[fragment.touched[first]] + kind, f, g, first, last, chars)
 
 
 def _runs(model: FileModel, fragment: Fragment, shown: Collection[str]) -> Iterator[tuple[int, int, int]]:

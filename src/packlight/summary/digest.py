@@ -278,12 +278,12 @@ class _Draft:
     @cached_property
     def blocks(self) -> list[Block]:
         shown = {line for text in self.visible_texts for line in text.split("\n") if len(line) > 8}
-        return ranked_blocks(self.models, shown)
+        return ranked_blocks(self.models, shown, self.view.turns)
 
     @cached_property
     def names(self) -> Names:
         visible = visible_words([*self.written.values(), *self.visible_texts])
-        return seen_names(self.sources(), self.touches, self.job.end, visible)
+        return seen_names(self.sources(), self.touches, self.view.turns[self.job.end], visible)
 
     @cached_property
     def touches(self) -> dict[str, Touch]:
@@ -292,7 +292,8 @@ class _Draft:
             if event.path:
                 old = found.get(event.path, Touch(-1, -1))
                 changed = event.action in ("edit", "write") and event.ok
-                found[event.path] = Touch(event.message, event.message if changed else old.edit)
+                turn = self.view.turns[event.message]
+                found[event.path] = Touch(turn, turn if changed else old.edit)
         return found
 
     @cached_property
@@ -316,16 +317,16 @@ class _Draft:
         readers = {(e.message, e.place): e.path for e in self.events if e.path and e.action == "read"}
         question = self.view.pairs.question
         for i in range(self.job.end - 1, self.job.start - 1, -1):
-            message = self.view.messages[i]
+            message, turn = self.view.messages[i], self.view.turns[i]
             for k in range(len(message.parts) - 1, -1, -1):
                 part = message.parts[k]
                 if part.kind == "call":
                     path = callers.get((i, k), "")
                     texts = strings(part.arguments) if part.arguments else [part.arguments_text]
-                    yield from (Source(t, i, path) for t in reversed(texts) if t)
+                    yield from (Source(t, turn, path) for t in reversed(texts) if t)
                 elif part.text:
                     path = readers.get(question.get((i, k), (-1, -1)), "")
-                    yield Source(part.text, i, path, message.role == "user" and part.kind == "text")
+                    yield Source(part.text, turn, path, message.role == "user" and part.kind == "text")
 
     def shortest(self) -> str:
         """The frame around as much of the user's newest words as fits; nothing when that is too much, too."""
