@@ -386,6 +386,7 @@ kinds = st.sampled_from(
                 max_size=6,
             ),
         ),
+        min_size=1,
         max_size=8,
     ),
     st.sampled_from(["claude-code", "codex"]),
