@@ -23,7 +23,7 @@ class Turn:
     end: int
     """Its request is `segment.messages[:end]`."""
     usage: Mapping[str, Json] | None = None
-    """As the file has it."""
+    """As the file has it; under names that `packlight.tokens.usage` knows."""
     seconds: float | None = None
     """When it was answered, since the epoch."""
     model: str | None = None
