@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from packlight.replay.session import RecordedCompaction
 from reader_helpers import CONTEXT, META, THINKS, assert_sound, lines, one, output, requests, said, tool, usage
 
 
@@ -75,7 +76,12 @@ def test_codex_compaction() -> None:
         )
     )
     assert_sound(session)
-    _, second, third = session.segments
+    first, second, third = session.segments
+    assert [s.compaction for s in (first, second, third)] == [
+        None,
+        RecordedCompaction("compaction", "", 1),
+        RecordedCompaction("compaction", "All is done.", 1),
+    ]
     assert [i["type"] for i in second.messages] == ["message", "compaction", "message"]
     assert [t.end for t in second.turns] == [2]
     assert [i["content"][0]["text"] for i in third.messages] == ["go", "All is done.", "more", "ok"]
@@ -105,6 +111,7 @@ def test_codex_broken_off_responses() -> None:
     )
     assert_sound(session)
     assert len(session.notes) == 3
+    assert session.segments[-1].compaction == RecordedCompaction("rewind", preserved_messages=10)
     *_, last = requests(session)
     assert [i["content"][0]["text"] for i in last if i["type"] == "message"] == ["1", "2", "3", "4", "meanwhile", "6"]
     assert [i.get("call_id") for i in last if "call_id" in i] == ["late", "late"]

@@ -55,7 +55,7 @@ class Segment:
     messages: list[dict[str, Any]]
     turns: list[Turn]
     compaction: RecordedCompaction | None = None
-    """How it began; None for the first one, and where the file does not say."""
+    """How it began; None where there was nothing before it, or the file does not say."""
 
 
 @dataclass(slots=True)
