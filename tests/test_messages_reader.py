@@ -107,8 +107,9 @@ def test_list_of_runs() -> None:
 
 
 @pytest.mark.parametrize("value", [
-    {"a": 1}, "text", 5, [1, 2], [{"type": "human", "data": {"content": "x"}}], {"messages": "x"},
-    [{"id": 1, "source": "agent", "action": "run"}], {"messages": [[]]},
+    {"a": 1}, "text", 5, [1, 2], [{"type": "human", "info": {"content": "x"}}], {"messages": "x"},
+    [{"id": 1, "source": "agent", "action": "run"}], [{"role": "user", "message": {"content": "x"}}] * 2,
+    [{"type": "request", "request_params": {}}, {"type": "response"}], {"messages": [[]]},
 ])  # fmt: skip
 def test_not_a_session(value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -10,7 +10,7 @@ from ...errors import UnknownFormat
 from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
-from . import claude_code, codex, messages, pi
+from . import claude_code, codex, copilot, gemini, gemini_cli, langchain, messages, opencode, pi
 from .lines import read_records
 
 __all__ = ["FORMAT_NAMES", "Reader", "find_files", "read_sessions"]
@@ -37,6 +37,11 @@ _READERS: dict[str, Reader] = {
     "codex": codex,
     "claude-code": claude_code,
     "pi": pi,
+    "copilot": copilot,
+    "opencode": opencode,
+    "gemini-cli": gemini_cli,
+    "gemini": gemini,
+    "langchain": langchain,
     "messages": messages,
 }
 """In the order in which they are asked: the most specific first, plain messages last."""

@@ -18,6 +18,10 @@ _HEAD_KEYS = frozenset({"model", "system", "tools", "instructions"})
 _LIST_KEYS = frozenset({"messages", "input"})
 _RUN_KEYS = ("traj", "trajectory", "messages", "input")
 _BY_MODEL_ITEMS = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+_ITEMS = frozenset({
+    "message", "reasoning", "item_reference", "compaction", "mcp_list_tools", "mcp_approval_request",
+    "mcp_approval_response",
+})  # fmt: skip
 _FOREIGN_KEYS = frozenset({"data", "kwargs", "lc", "source", "parts"})
 """Of records that have a `type` too: LangChain's, agents' events."""
 _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messages"})
@@ -25,7 +29,7 @@ _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messa
 
 def recognise(records: list[Message]) -> bool:
     """True when these are messages, or a request, or runs or logs that hold some."""
-    if all(isinstance(r.get("role"), str) for r in records) or all(_run_of(r) for r in records):
+    if all(_is_spoken(r) for r in records) or all(_run_of(r) for r in records):
         return True
     if len(records) == 1 and not {"type", "role"} & records[0].keys():
         return bool(_LIST_KEYS & records[0].keys())
@@ -116,9 +120,17 @@ def _session(value: Json, *, name: str, notes: Notes, format: str | None) -> Ses
 
 
 def _is_message(item: Message, fmt: Format) -> bool:
-    if isinstance(item.get("role"), str):
-        return True
-    return fmt.name == "responses" and isinstance(item.get("type"), str) and not _FOREIGN_KEYS & item.keys()
+    return _is_spoken(item) or (fmt.name == "responses" and _is_item(item))
+
+
+def _is_spoken(item: Message) -> bool:
+    """Cursor's transcripts have `message` instead, and no results: nothing that a model saw."""
+    return isinstance(item.get("role"), str) and ("message" not in item or "content" in item)
+
+
+def _is_item(item: Message) -> bool:
+    kind = str(item.get("type"))
+    return (kind in _ITEMS or kind.endswith(("_call", "_output"))) and not _FOREIGN_KEYS & item.keys()
 
 
 def _turns(items: list[Message], fmt: Format) -> list[Turn]:
