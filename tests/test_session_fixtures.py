@@ -32,6 +32,13 @@ class Fixture:
 
 
 FIXTURES = {
+    "copilot-events.jsonl": Fixture("copilot", "chat", [5], 0),
+    "gemini-cli-chat.json": Fixture("gemini-cli", "chat", [4], 49_905),
+    "gemini-contents.json": Fixture("gemini", "chat", [3], 0),
+    "langchain-dumpd.json": Fixture("langchain", "chat", [4], 0),
+    "langchain-messages.json": Fixture("langchain", "chat", [4], 0),
+    "opencode-export.json": Fixture("opencode", "anthropic", [6], 179_046),
+    "opencode-storage.json": Fixture("opencode", "anthropic", [3], 76_704),
     "pi-v1.jsonl": Fixture("pi", "anthropic", [6, 7], 736_988),
 }
 

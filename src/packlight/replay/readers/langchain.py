@@ -16,8 +16,7 @@ from .values import count, mapping, mappings, string
 
 Record = dict[str, Any]
 
-_KINDS = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
-_SPOKEN = frozenset({*_KINDS.values(), "function", "chat", "remove"})
+_KINDS = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
 _OURS = frozenset({"additional_kwargs", "response_metadata", "tool_call_id"})
 """Keys that a flat message has and no other format's."""
 
@@ -100,15 +99,14 @@ def _messages(records: list[Record]) -> list[Record]:
 
 
 def _kind_and_data(message: Record) -> tuple[str, Record]:
-    """Empty when it is none of LangChain's."""
-    kind, ident = kind_of(message), message.get("id")
+    """The kind is empty when it is none of LangChain's."""
+    kind, ident, data = kind_of(message), message.get("id"), message.get("data")
     if kind == "constructor" and isinstance(ident, list) and ident:
-        name = string(ident[-1]).removesuffix("Chunk")
-        return _KINDS.get(name, "chat" if name.endswith("Message") else ""), mapping(message.get("kwargs"))
-    kind = _KINDS.get(kind.removesuffix("Chunk"), kind)
-    if kind in _SPOKEN and isinstance(message.get("data"), dict):
-        return kind, message["data"]
-    return (kind, message) if kind in _SPOKEN and "content" in message and _OURS & message.keys() else ("", {})
+        kind, data = string(ident[-1]), message.get("kwargs")
+    elif data is None and "content" in message and _OURS & message.keys():
+        data = message
+    kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
+    return (kind, data) if kind in _KINDS and isinstance(data, dict) else ("", {})
 
 
 def _call(call: Record) -> Block:

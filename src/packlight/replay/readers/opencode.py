@@ -187,14 +187,14 @@ def _result(part: Record) -> Block | None:
 
 
 def _steps(parts: list[Record]) -> Iterator[list[Record]]:
+    """At least one, as a message is at least one call."""
     step: list[Record] = []
     for part in parts:
         if kind_of(part) == "step-start" and step:
             yield step
             step = []
         step.append(part)
-    if step:
-        yield step
+    yield step
 
 
 def _is_part(record: Record) -> bool:
