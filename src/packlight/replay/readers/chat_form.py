@@ -64,7 +64,7 @@ def _content(content: Json) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
     parts = [p for b in content if (p := _part(b))]
-    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts or ""
 
 
 def _part(block: Block) -> dict[str, Any] | None:
