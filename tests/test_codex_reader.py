@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from packlight.replay.session import RecordedCompaction
-from reader_helpers import CONTEXT, META, THINKS, assert_sound, lines, one, output, requests, said, tool, usage
+from reader_helpers import CONTEXT, META, THINKS, assert_sound, item, lines, one, output, requests, said, tool, usage
 
 
 def test_codex_turns_and_usage() -> None:
@@ -129,3 +129,19 @@ def test_codex_old_layout() -> None:
     assert session.reader == "codex"
     assert session.head == {"instructions": "Be good."}
     assert len(requests(session)) == 1
+
+
+def test_codex_tool_search() -> None:
+    """Its answer is not named as those of the other calls are."""
+    session = one(
+        lines(
+            META,
+            said("user", "go"),
+            item("tool_search_call", call_id="a", arguments={"query": "x"}),
+            item("tool_search_output", call_id="a", tools=[]),
+            said("assistant", "done"),
+        )
+    )
+    assert_sound(session)
+    assert [i["type"] for i in requests(session)[-1]] == ["message", "tool_search_call", "tool_search_output"]
+    assert session.notes == []
