@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+from pathlib import Path
 from typing import Any
 
 from packlight.laws import validate
 from packlight.replay.readers import read_sessions
 from packlight.replay.session import Session
+
+SESSIONS = Path(__file__).parent / "data" / "sessions"
 
 
 def lines(*records: Any) -> bytes:
@@ -32,6 +36,22 @@ def assert_sound(session: Session) -> None:
         assert all(0 < end <= len(segment.messages) for end in ends)
         for turn in segment.turns[:: max(1, len(ends) // 12)] + segment.turns[-1:]:
             assert validate(session.request(segment, turn), session.format) == []
+
+
+def mutated(value: Any, pick: random.Random, rate: float = 0.03) -> Any:
+    """A value in which keys are missing, values are of another type, lists are shuffled, cut or doubled."""
+    if pick.random() < rate:
+        return pick.choice([None, True, -1, 2.5, "", "\ud800", [], {}, [value], {"id": value}, str(value)[:20]])
+    if isinstance(value, dict):
+        return {k: mutated(v, pick, rate) for k, v in value.items() if pick.random() > rate / 2}
+    if isinstance(value, list):
+        items = [mutated(v, pick, rate) for v in value if pick.random() > rate / 2]
+        if pick.random() < rate:
+            items += pick.sample(items, len(items) // 2)
+        if pick.random() < rate:
+            pick.shuffle(items)
+        return items
+    return value
 
 
 # Records of Codex

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reader_helpers import CONTEXT, META, THINKS, assert_sound, lines, one, output, requests, said, tool, usage
+from packlight.replay.session import RecordedCompaction
+from reader_helpers import CONTEXT, META, THINKS, assert_sound, item, lines, one, output, requests, said, tool, usage
 
 
 def test_codex_turns_and_usage() -> None:
@@ -75,7 +76,12 @@ def test_codex_compaction() -> None:
         )
     )
     assert_sound(session)
-    _, second, third = session.segments
+    first, second, third = session.segments
+    assert [s.compaction for s in (first, second, third)] == [
+        None,
+        RecordedCompaction("compaction", "", 1),
+        RecordedCompaction("compaction", "All is done.", 1),
+    ]
     assert [i["type"] for i in second.messages] == ["message", "compaction", "message"]
     assert [t.end for t in second.turns] == [2]
     assert [i["content"][0]["text"] for i in third.messages] == ["go", "All is done.", "more", "ok"]
@@ -105,6 +111,7 @@ def test_codex_broken_off_responses() -> None:
     )
     assert_sound(session)
     assert len(session.notes) == 3
+    assert session.segments[-1].compaction == RecordedCompaction("rewind", preserved_messages=10)
     *_, last = requests(session)
     assert [i["content"][0]["text"] for i in last if i["type"] == "message"] == ["1", "2", "3", "4", "meanwhile", "6"]
     assert [i.get("call_id") for i in last if "call_id" in i] == ["late", "late"]
@@ -122,3 +129,19 @@ def test_codex_old_layout() -> None:
     assert session.reader == "codex"
     assert session.head == {"instructions": "Be good."}
     assert len(requests(session)) == 1
+
+
+def test_codex_tool_search() -> None:
+    """Its answer is not named as those of the other calls are."""
+    session = one(
+        lines(
+            META,
+            said("user", "go"),
+            item("tool_search_call", call_id="a", arguments={"query": "x"}),
+            item("tool_search_output", call_id="a", tools=[]),
+            said("assistant", "done"),
+        )
+    )
+    assert_sound(session)
+    assert [i["type"] for i in requests(session)[-1]] == ["message", "tool_search_call", "tool_search_output"]
+    assert session.notes == []

@@ -79,6 +79,27 @@ def test_message_a_line() -> None:
     assert [(t.end, input_tokens(t.usage)) for t in session.segments[0].turns] == [(1, 50)]
 
 
+@pytest.mark.parametrize("values", [CHAT, ANTHROPIC, RESPONSES, [{"traj": CHAT}, {"traj": CHAT[:2]}],
+    [{"model": "m", "messages": CHAT, "tools": []}, {"messages": CHAT, "response": {"model": "n"}}]])  # fmt: skip
+def test_way_of_writing_does_not_matter(values: list[Any]) -> None:
+    """A list, lines, objects behind each other in many lines or in one: the same sessions."""
+    ways = [
+        json.dumps(values).encode(),
+        json.dumps(values, indent=1).encode(),
+        lines(*values),
+        "\n".join(json.dumps(v, indent=2) for v in values).encode(),
+    ]
+    expected, *others = [read_sessions(way) for way in ways]
+    assert all(found == expected for found in others)
+    (*_, glued) = read_sessions("".join(json.dumps(v) for v in values).encode())
+    assert glued.segments == expected[-1].segments
+
+
+def test_values_between_messages_are_noted() -> None:
+    session = one(b'[{"role": "user", "content": "x"}, 5, null]')
+    assert session.notes == ["2 x value that is no record skipped"]
+
+
 def test_list_of_runs() -> None:
     runs = read_sessions(json.dumps([{"task_id": 1, "traj": CHAT}, {"task_id": 2, "traj": CHAT[:2]}]).encode())
     assert [s.turns for s in runs] == [2, 1]
@@ -86,8 +107,9 @@ def test_list_of_runs() -> None:
 
 
 @pytest.mark.parametrize("value", [
-    {"a": 1}, "text", 5, [1, 2], [{"type": "human", "data": {"content": "x"}}], {"messages": "x"},
-    [{"id": 1, "source": "agent", "action": "run"}], {"messages": [[]]},
+    {"a": 1}, "text", 5, [1, 2], [{"type": "human", "info": {"content": "x"}}], {"messages": "x"},
+    [{"id": 1, "source": "agent", "action": "run"}], [{"role": "user", "message": {"content": "x"}}] * 2,
+    [{"type": "request", "request_params": {}}, {"type": "response"}], {"messages": [[]]},
 ])  # fmt: skip
 def test_not_a_session(value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from packlight.errors import InvalidRequest
 from packlight.replay.readers import find_files, read_sessions
 from packlight.replay.readers.claude_window import CLEARED, NOT_RECORDED
-from packlight.replay.session import Session, seconds_of
+from packlight.replay.session import RecordedCompaction, Session, seconds_of
 from packlight.tokens.usage import input_tokens
 from reader_helpers import META, assert_sound, call, lines, one, requests, said, text
 
@@ -120,7 +120,11 @@ def test_compaction_starts_a_window() -> None:
         "system",
         parent=None,
         subtype="compact_boundary",
-        compactMetadata={"trigger": "auto", "preservedMessages": {"uuids": [kept, kept_too, "gone"]}},
+        compactMetadata={
+            "trigger": "auto",
+            "preTokens": 155,
+            "preservedMessages": {"uuids": [kept, kept_too, "gone"]},
+        },
     )
     log.user(
         "This session is being continued from a previous conversation that ran out of context. 1. ...",
@@ -140,6 +144,9 @@ def test_compaction_starts_a_window() -> None:
     before, after = session.segments
     assert len(before.turns) == 2
     assert [t.end for t in after.turns] == [3]
+    text_of_summary = "This session is being continued from a previous conversation that ran out of context. 1. ..."
+    assert before.compaction is None
+    assert after.compaction == RecordedCompaction("compaction", text_of_summary, 2, 155)
     summary, answer, new, _ = after.messages
     assert [b["text"][:12] for b in summary["content"]] == ["This session", "keep me"]
     assert answer["content"] == [text("kept answer")]
@@ -153,7 +160,9 @@ def test_old_summary_without_boundary() -> None:
     log.says("m1", text("one"))
     log.user("This session is being continued from a previous conversation that ran out of context. ...")
     log.says("m2", text("two"))
-    assert [len(s.messages) for s in log.read().segments] == [2, 2]
+    before, after = log.read().segments
+    assert [len(before.messages), len(after.messages)] == [2, 2]
+    assert after.compaction and after.compaction.summary.startswith("This session")
 
 
 def test_cleared_results_start_a_window() -> None:
@@ -163,7 +172,7 @@ def test_cleared_results_start_a_window() -> None:
     log.result("a", "long")
     log.says("m2", call("b"))
     log.result("b", "short")
-    log.add("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": ["a"]})
+    log.add("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": ["a"], "preTokens": 9})
     log.says("m3", text("done"))
     log.add("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": []})
     log.says("m4", text("more"))
@@ -172,6 +181,7 @@ def test_cleared_results_start_a_window() -> None:
     assert after.messages[2]["content"][0]["content"] == CLEARED
     assert after.messages[4]["content"][0]["content"] == "short"
     assert [len(before.turns), len(after.turns)] == [2, 2]
+    assert after.compaction == RecordedCompaction("microcompaction", preserved_messages=5, tokens_before=9)
 
 
 def test_abandoned_branch_is_dropped() -> None:
@@ -386,6 +396,7 @@ kinds = st.sampled_from(
                 max_size=6,
             ),
         ),
+        min_size=1,
         max_size=8,
     ),
     st.sampled_from(["claude-code", "codex"]),

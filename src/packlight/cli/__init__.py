@@ -163,7 +163,8 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "replay",
         "walk recorded agent sessions through the engine and show what compaction did",
-        "Reads session files of Claude Code and Codex and plain message lists; writes nothing.\n"
+        "Reads session files of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and LangChain,\n"
+        "and plain lists of messages; writes nothing.\n"
         "Exits with 1 when a request came out invalid or could not be restored.",
         "packlight replay ~/.claude/projects --policy default,thrifty --window-tokens 200k",
         "packlight replay session.jsonl --json",

@@ -307,9 +307,13 @@ def _shape_responses(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
             yield Violation((j,), "wrong_result_type", f"a {call.type} is answered by {output_type(call)}")
 
 
+_ANSWERS = {"mcp_approval_request": "mcp_approval_response", "tool_search_call": "tool_search_output"}
+"""Of the items whose answer is not named after them."""
+
+
 def output_type(call: Part) -> str:
     """The type of the item that answers a call."""
-    return "mcp_approval_response" if call.type == "mcp_approval_request" else f"{call.type}_output"
+    return _ANSWERS.get(call.type, f"{call.type}_output")
 
 
 _COMMON: tuple[Rule, ...] = (_lone_surrogates, _orphans, _unanswered)

@@ -14,7 +14,7 @@ from ..oneshot import restore
 from ..tokens.usage import input_tokens
 from ..types import Format, FormatName, Message, Violation
 from .cost import without_marks
-from .session import ReaderName, Session
+from .session import Session
 from .walk import Call, Engine, Factory, walk
 from .weights import Weights
 
@@ -45,7 +45,7 @@ class SessionResult:
     """What one policy did to one session."""
 
     session: str
-    reader: ReaderName
+    reader: str
     format: FormatName
     model: str | None
     policy: str

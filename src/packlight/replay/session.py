@@ -11,11 +11,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from ..types import FormatName, Json
-
-ReaderName = Literal["claude-code", "codex", "messages"]
 
 
 @dataclass(slots=True)
@@ -25,10 +23,29 @@ class Turn:
     end: int
     """Its request is `segment.messages[:end]`."""
     usage: Mapping[str, Json] | None = None
-    """As the file has it."""
+    """As the file has it; under names that `packlight.tokens.usage` knows."""
     seconds: float | None = None
     """When it was answered, since the epoch."""
     model: str | None = None
+    billed_usd: float | None = None
+    """What the provider, or the agent by its price list, says that the input cost: fresh, read from and written to
+    the cache; not the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCompaction:
+    """How an agent itself made a new window out of the one before."""
+
+    kind: str
+    """"compaction" (a summary stands for what went), "microcompaction" (results were cleared), "rewind" (the user
+    went back)."""
+    summary: str = ""
+    """As the file has it; empty where there is none, or where it is encrypted."""
+    preserved_messages: int = 0
+    """How many messages of the window before came along: of the file's, which can differ from the segment's where
+    neighbours became one message."""
+    tokens_before: int | None = None
+    """Size of the window before, where the file has it."""
 
 
 @dataclass(slots=True)
@@ -37,6 +54,8 @@ class Segment:
 
     messages: list[dict[str, Any]]
     turns: list[Turn]
+    compaction: RecordedCompaction | None = None
+    """How it began; None where there was nothing before it, or the file does not say."""
 
 
 @dataclass(slots=True)
@@ -44,7 +63,8 @@ class Session:
     """What one file, or one entry of a file, holds."""
 
     name: str
-    reader: ReaderName
+    reader: str
+    """Name of the reader that read it, as in `readers.FORMAT_NAMES`."""
     format: FormatName
     segments: list[Segment]
     model: str | None = None

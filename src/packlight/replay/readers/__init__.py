@@ -6,24 +6,47 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from ... import jsonio
-from ...errors import InvalidRequest, UnknownFormat
+from ...errors import UnknownFormat
 from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
-from . import claude_code, codex, messages
+from . import claude_code, codex, copilot, gemini, gemini_cli, langchain, messages, opencode, pi
 from .lines import read_records
 
-__all__ = ["FORMAT_NAMES", "find_files", "read_sessions"]
+__all__ = ["FORMAT_NAMES", "Reader", "find_files", "read_sessions"]
 
 
-class _LineReader(Protocol):
-    def recognise(self, records: list[dict[str, Json]]) -> bool: ...
-    def read(self, records: list[dict[str, Json]], *, name: str, notes: Notes) -> list[Session]: ...
+class Reader(Protocol):
+    """Reads one kind of file: a module, or anything else with these two functions.
+
+    `records` is the same for every way to write a file: the lines of a JSONL file, objects one behind the other, the
+    elements of a list, or the one object that the file is.
+    """
+
+    def recognise(self, records: list[dict[str, Json]]) -> bool:
+        """True when these are of its kind. It gets anything, and never raises."""
+        ...
+
+    def read(self, records: list[dict[str, Json]], *, name: str, notes: Notes) -> list[Session]:
+        """What the model saw, call by call. `name` may be empty. Raises InvalidRequest with one line when these
+        records can't be read; anything less goes into the notes."""
+        ...
 
 
-_LINE_READERS: dict[str, _LineReader] = {"codex": codex, "claude-code": claude_code}
-FORMAT_NAMES = (*_LINE_READERS, "messages", *FORMATS)
+_READERS: dict[str, Reader] = {
+    "codex": codex,
+    "claude-code": claude_code,
+    "pi": pi,
+    "copilot": copilot,
+    "opencode": opencode,
+    "gemini-cli": gemini_cli,
+    "gemini": gemini,
+    "langchain": langchain,
+    "messages": messages,
+}
+"""In the order in which they are asked: the most specific first, plain messages last."""
+FORMAT_NAMES = (*_READERS, *FORMATS)
+"""What may be named; readers that other packages add under `packlight.readers` come on top."""
 _SUFFIXES = (".jsonl", ".json")
 
 
@@ -33,8 +56,6 @@ def read_sessions(source: str | os.PathLike[str] | bytes, *, format: str | None 
     `format` is one of `FORMAT_NAMES` where it can't be told. Broken lines and unknown records stand in the notes of
     the session. Raises InvalidRequest with one line when nothing can be read, OSError when the file can't.
     """
-    if format is not None and format not in FORMAT_NAMES:
-        raise UnknownFormat(f"unknown format {format!r}: one of {', '.join(FORMAT_NAMES)}")
     if isinstance(source, bytes):
         return _read(source, "", format)
     path = Path(source)
@@ -53,40 +74,41 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _read(source: bytes, name: str, format: str | None) -> list[Session]:
+    reader = _named(format) if format else None
     notes = Notes()
-    if format in _LINE_READERS:
-        return _LINE_READERS[format].read(read_records(source, notes), name=name, notes=notes)
-    wire = format if format in FORMATS else None
-    problem: InvalidRequest | None = None
-    if _begins_with_record(source):
-        records = read_records(source, notes)
-    else:
-        try:
-            value = jsonio.load(source)
-        except InvalidRequest as error:  # a log whose first line is broken, or a broken file
-            problem, records = error, read_records(source, notes)
-        else:
-            records = [value] if isinstance(value, dict) else []
-            if not _reader_of(records, format):
-                return messages.read_json(value, name=name, notes=notes, format=wire)
-    reader = _reader_of(records, format)
-    if reader is None or (problem is not None and reader is messages):
-        raise problem or UnknownFormat(f"no known kind of session: {len(records):,} JSON records")
-    return reader.read(records, name=name, notes=notes)
+    records, problem = read_records(source, notes)
+    reader = reader or _reader_of(records, notes)
+    if reader is not messages:
+        return reader.read(records, name=name, notes=notes)
+    if problem:
+        raise problem
+    return messages.read(records, name=name, notes=notes, format=format if format in FORMATS else None)
 
 
-def _reader_of(records: list[dict[str, Json]], format: str | None) -> _LineReader | None:
-    """Whose records these are; a named format leaves only plain messages to choose."""
-    readers = (messages,) if format else (*_LINE_READERS.values(), messages)
-    return next((r for r in readers if records and r.recognise(records)), None)
-
-
-def _begins_with_record(source: bytes) -> bool:
-    """True when the first line is an object of its own, and more follow."""
-    first, _, rest = source.lstrip(b"\0 \t\r\n\xef\xbb\xbf").partition(b"\n")
-    if not first.startswith(b"{") or not rest.strip():
-        return False
+def _named(format: str) -> Reader:
+    if format in FORMATS:
+        return messages
+    added = {} if format in _READERS else _added(Notes())
     try:
-        return isinstance(jsonio.load(first), dict)
-    except InvalidRequest:
-        return False
+        return {**_READERS, **added}[format]
+    except KeyError:
+        raise UnknownFormat(f"unknown format {format!r}: one of {', '.join((*FORMAT_NAMES, *added))}") from None
+
+
+def _reader_of(records: list[dict[str, Json]], notes: Notes) -> Reader:
+    """Whose records these are. What none knows is left to `messages`, which says what is wrong with it."""
+    known = next((r for r in _READERS.values() if records and r.recognise(records)), messages)
+    if known is not messages:
+        return known
+    return next((r for r in _added(notes).values() if records and r.recognise(records)), messages)
+
+
+def _added(notes: Notes) -> dict[str, Reader]:
+    """Those of other packages. They are looked for only when none of ours knows the records: to find packages takes
+    longer than to read most files."""
+    from .added import readers
+
+    found, problems = readers()
+    for problem in problems:
+        notes.add(problem)
+    return found

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from ..session import Notes, Segment, Session, Turn, seconds_of
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
 from .attachments import text_of
 from .claude_window import Window, clean_blocks
 from .lines import kind_of
+from .values import count, mapping
 
 Record = dict[str, Any]
 
@@ -83,6 +85,7 @@ class _Reader:
         self.segments: list[Segment] = []
         self._notes = notes
         self._window = Window(notes)
+        self._begun_by: RecordedCompaction | None = None
         self._seen: dict[str, Record] = {}
         self._preserved: list[str] = []
         self._prompt_due = False
@@ -103,10 +106,13 @@ class _Reader:
         elif kind not in _BOOKKEEPING:
             self._notes.add(f"record of unknown type {kind!r} skipped")
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
+        """Close the window; True when a model call belongs to it."""
         segment = self._window.segment()
         if segment:
+            segment.compaction = self._begun_by
             self.segments.append(segment)
+        return segment is not None
 
     def _assistant(self, record: Record, *, live: bool) -> None:
         message = record.get("message")
@@ -129,8 +135,11 @@ class _Reader:
     def _user(self, record: Record) -> None:
         message = record.get("message")
         blocks = clean_blocks(message.get("content")) if isinstance(message, dict) else []
-        if self._is_summary(record, blocks) and not self._window.is_empty:
-            self._new_window()  # 1.0.x logs no boundary
+        if self._is_summary(record, blocks):
+            if not self._window.is_empty:
+                self._new_window()  # 1.0.x logs no boundary
+            summary = "\n".join(str(b["text"]) for b in blocks if "text" in b)
+            self._begun_by = replace(self._begun_by or RecordedCompaction("compaction"), summary=summary)
         if any(b.get("type") != "tool_result" for b in blocks):
             self._prompt_due = False
         self._window.user(blocks)
@@ -153,23 +162,28 @@ class _Reader:
     def _system(self, record: Record) -> None:
         subtype = _subtype(record)
         if subtype == "compact_boundary":
-            self._new_window()
-            self._preserved = _preserved_ids(record)
+            in_stream = mapping(record.get("message")).get("compact_metadata")
+            metadata = mapping(record.get("compactMetadata") or record.get("compact_metadata") or in_stream)
+            self._new_window(count(metadata.get("preTokens", metadata.get("pre_tokens"))) or None)
+            self._preserved = _preserved_ids(metadata)
         elif subtype == "microcompact_boundary":
             self._clear(record.get("microcompactMetadata"))
         elif subtype == "init":
             self._prompt_due = True
 
-    def _new_window(self) -> None:
+    def _new_window(self, tokens_before: int | None = None) -> None:
         self.finish()
         self._window = Window(self._notes)
+        self._begun_by = RecordedCompaction("compaction", tokens_before=tokens_before)
         self._prompt_due = False
 
     def _clear(self, metadata: Any) -> None:
         ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
         window = self._window.cleared([i for i in ids if isinstance(i, str)]) if isinstance(ids, list) else None
         if window:
-            self.finish()
+            if self.finish():
+                tokens = count(metadata.get("preTokens")) or None
+                self._begun_by = RecordedCompaction("microcompaction", "", window.messages, tokens)
             self._window = window
 
     def _keep_preserved(self) -> None:
@@ -177,6 +191,8 @@ class _Reader:
         ids, self._preserved = self._preserved, []
         kept = [self._seen[i] for i in ids if i in self._seen]
         self._notes.add("message kept over a compaction, but not in the file", len(ids) - len(kept))
+        if self._begun_by:
+            self._begun_by = replace(self._begun_by, preserved_messages=len(kept))
         for record in kept:
             message = record.get("message")
             if kind_of(record) == "assistant":
@@ -190,10 +206,8 @@ def _subtype(record: Record) -> Any:
     return record.get("subtype") or (message.get("subtype") if isinstance(message, dict) else None)
 
 
-def _preserved_ids(record: Record) -> list[str]:
-    metadata = record.get("compactMetadata")
-    kept = metadata.get("preservedMessages") if isinstance(metadata, dict) else None
-    ids = kept.get("uuids") if isinstance(kept, dict) else None
+def _preserved_ids(metadata: Record) -> list[str]:
+    ids = mapping(metadata.get("preservedMessages")).get("uuids")
     return [i for i in ids if isinstance(i, str)] if isinstance(ids, list) else []
 
 

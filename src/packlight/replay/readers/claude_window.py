@@ -50,6 +50,10 @@ class Window:
         last = self.rounds[-1]
         return not (last.results or last.texts)
 
+    @property
+    def messages(self) -> int:
+        return sum(bool(r.assistant) + bool(r.results or r.texts) for r in self.rounds)
+
     def assistant(self, message_id: str, blocks: list[Block]) -> tuple[Round, bool]:
         """Blocks of one response: a new round, or more of one that is there. True when it is new."""
         found = self._by_id.get(message_id)

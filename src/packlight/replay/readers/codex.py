@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, Segment, Session, Turn, seconds_of
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
 from .lines import kind_of
+from .values import string
 
 Record = dict[str, Any]
 Item = dict[str, Any]
@@ -81,6 +82,7 @@ class _Reader:
         self._usage_place = usage_place
         self._items: list[Item] = []
         self._turns: list[Turn] = []
+        self._begun_by: RecordedCompaction | None = None
         self._open: Turn | None = None
         """The response whose items are being read."""
         self._behind = False
@@ -108,7 +110,9 @@ class _Reader:
     def finish(self) -> None:
         """Close the window as a segment."""
         if any(t.end for t in self._turns):
-            self.segments.append(_paired(self._items, self._turns, self._notes))
+            segment = _paired(self._items, self._turns, self._notes)
+            segment.compaction = self._begun_by
+            self.segments.append(segment)
         self._items, self._turns, self._open = [], [], None
 
     def _meta(self, payload: Record) -> None:
@@ -177,11 +181,13 @@ class _Reader:
         kept = self._items[: typed[-turns]]
         self.finish()
         self._items = kept
+        self._begun_by = RecordedCompaction("rewind", preserved_messages=len(kept))
 
     def _compacted(self, payload: Record) -> None:
         history = payload.get("replacement_history")
         summary = payload.get("message")
-        typed = [i for i in self._items if i.get("role") == "user"]
+        before = self._items
+        typed = [i for i in before if i.get("role") == "user"]
         self.finish()
         if isinstance(history, list):
             for item in history:
@@ -189,8 +195,9 @@ class _Reader:
                     self._item(item, None)
             self._turns, self._open = [], None
         else:
-            text = summary if isinstance(summary, str) and summary else None
-            self._items = [*typed, *([_user(text)] if text else [])]
+            self._items = [*typed, *([_user(string(summary))] if string(summary) else [])]
+        kept = sum(item in before for item in self._items)
+        self._begun_by = RecordedCompaction("compaction", string(summary), kept)
         if not (summary or any(kind_of(i) in ("compaction", "compaction_summary") for i in self._items)):
             self._notes.add("compaction whose summary is not in the file")
 

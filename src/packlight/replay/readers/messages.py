@@ -1,5 +1,5 @@
 """Plain conversations: a list of messages or a request body in one of the three formats, a log of Chat completions
-(`{"messages", "response"}`), a list of runs that hold such lists, or one message a line (Kimi).
+(`{"messages", "response"}`), runs that hold such lists; Kimi's control lines between them.
 """
 
 from __future__ import annotations
@@ -8,54 +8,73 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import InvalidRequest, UnknownFormat
-from ...formats import split
+from ...formats import FORMATS, split
 from ...types import Format, Json
 from ..session import Notes, Segment, Session, Turn, seconds_of
 
 Message = dict[str, Any]
 
+_HEAD_KEYS = frozenset({"model", "system", "tools", "instructions"})
+_LIST_KEYS = frozenset({"messages", "input"})
 _RUN_KEYS = ("traj", "trajectory", "messages", "input")
 _BY_MODEL_ITEMS = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+_ITEMS = frozenset({
+    "message", "reasoning", "item_reference", "compaction", "mcp_list_tools", "mcp_approval_request",
+    "mcp_approval_response",
+})  # fmt: skip
 _FOREIGN_KEYS = frozenset({"data", "kwargs", "lc", "source", "parts"})
 """Of records that have a `type` too: LangChain's, agents' events."""
 _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messages"})
 
 
 def recognise(records: list[Message]) -> bool:
-    """True when each line is a message (or one of Kimi's control lines)."""
-    return bool(records) and all(isinstance(r.get("role"), str) for r in records)
+    """True when these are messages, or a request, or runs or logs that hold some."""
+    if all(_is_spoken(r) for r in records) or all(_run_of(r) for r in records):
+        return True
+    if len(records) == 1 and not {"type", "role"} & records[0].keys():
+        return bool(_LIST_KEYS & records[0].keys())
+    return all(_is_message(r, FORMATS["responses"]) for r in records)
 
 
-def read(records: list[Message], *, name: str, notes: Notes) -> list[Session]:
-    """One message a line; lines whose role begins with `_` are the client's own."""
+def read(records: list[Message], *, name: str, notes: Notes, format: str | None = None) -> list[Session]:
+    """One session of a list of messages, or of a request; else one each run. `format` is that of the messages."""
+    if len(records) == 1 and not {"type", "role"} & records[0].keys():
+        return [_of_one(records[0], _LIST_KEYS, name=name, notes=notes, format=format)]
+    if records and all(_run_of(r) for r in records):
+        return [
+            _of_one(record, _HEAD_KEYS, name=f"{name}#{i}", notes=Notes() if i else notes, format=format)
+            for i, record in enumerate(records)
+        ]
+    return [_of_messages(records, name=name, notes=notes, format=format)]
+
+
+def _of_messages(records: list[Message], *, name: str, notes: Notes, format: str | None) -> Session:
+    """Those whose role begins with `_` are the client's own (Kimi)."""
     messages: list[Message] = []
     usage_at: dict[int, Mapping[str, Json]] = {}
     for record in records:
-        if record["role"] == "_usage":
+        role = str(record.get("role"))
+        if role == "_usage":
             usage_at[len(messages)] = {"prompt_tokens": record.get("token_count")}
-        elif not record["role"].startswith("_"):
+        elif not role.startswith("_"):
             messages.append(record)
-    session = _session(messages, name=name, notes=notes, format=None)
+    session = _session(messages, name=name, notes=notes, format=format)
     for turn in session.segments[0].turns:
         turn.usage = usage_at.get(turn.end)
-    return [session]
+    return session
 
 
-def read_json(value: Json, *, name: str, notes: Notes, format: str | None = None) -> list[Session]:
-    """A request, a log of one, or a list of runs. Raises InvalidRequest when it is none of them."""
-    runs = [_run_of(v) for v in value] if isinstance(value, list) else []
-    if runs and all(runs):
-        return [_session(run, name=f"{name}#{i}", notes=Notes(), format=format) for i, run in enumerate(runs)]
-    if isinstance(value, dict) and isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list):
-        return [_log(value, name=name, notes=notes, format=format)]
-    if isinstance(value, dict) and "messages" not in value and isinstance(value.get("traj"), list):
-        value = value["traj"]
-    return [_session(value, name=name, notes=notes, format=format)]
+def _of_one(value: Message, keys_of_request: frozenset[str], *, name: str, notes: Notes, format: str | None) -> Session:
+    """A log of a request, a request, or a run of which only the list counts."""
+    if isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list):
+        return _log(value, name=name, notes=notes, format=format)
+    run = None if keys_of_request & value.keys() else _run_of(value)
+    return _session(run or value, name=name, notes=notes, format=format)
 
 
-def _run_of(value: Json) -> list[Message] | None:
+def _run_of(value: Message) -> list[Message] | None:
     """The list of messages inside an entry of a result file."""
-    if not isinstance(value, dict) or "role" in value or "type" in value:
+    if "role" in value or "type" in value:
         return None
     for key in _RUN_KEYS:
         run = value.get(key)
@@ -101,9 +120,17 @@ def _session(value: Json, *, name: str, notes: Notes, format: str | None) -> Ses
 
 
 def _is_message(item: Message, fmt: Format) -> bool:
-    if isinstance(item.get("role"), str):
-        return True
-    return fmt.name == "responses" and isinstance(item.get("type"), str) and not _FOREIGN_KEYS & item.keys()
+    return _is_spoken(item) or (fmt.name == "responses" and _is_item(item))
+
+
+def _is_spoken(item: Message) -> bool:
+    """Cursor's transcripts have `message` instead, and no results: nothing that a model saw."""
+    return isinstance(item.get("role"), str) and ("message" not in item or "content" in item)
+
+
+def _is_item(item: Message) -> bool:
+    kind = str(item.get("type"))
+    return (kind in _ITEMS or kind.endswith(("_call", "_output"))) and not _FOREIGN_KEYS & item.keys()
 
 
 def _turns(items: list[Message], fmt: Format) -> list[Turn]:

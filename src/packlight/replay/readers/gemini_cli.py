@@ -1,0 +1,163 @@
+"""Gemini CLI: recorded chats (`~/.gemini/tmp/*/chats/session-*.json`, later `.jsonl`).
+
+A message of the model holds its calls with their results. The later files are a log: a record with a known id stands
+for it from then on, `$rewindTo` takes a message and all behind it away, and `$set` with messages is a new context
+(gemini-cli 0.61, packages/core/src/services/chatRecordingService.ts). The system prompt and the tools are not recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from .chat_form import in_chat_form
+from .claude_window import Block, Window
+from .gemini import response_text, said
+from .lines import kind_of
+from .values import count, mapping, mappings, string
+
+Record = dict[str, Any]
+
+_BY_CLIENT = frozenset({"info", "error", "warning"})
+_SNAPSHOT = "<state_snapshot>"
+
+
+def recognise(records: list[Record]) -> bool:
+    """True when these are Gemini CLI's."""
+    head = records[0] if records else {}
+    if "sessionId" in head and "projectHash" in head:
+        return True
+    return any(kind_of(r) == "gemini" and "content" in r for r in [*records[:50], *mappings(head.get("messages"))])
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """The one session that a file holds."""
+    reader = _Reader(notes)
+    for record in records:
+        reader.take(record)
+    reader.finish()
+    segments = in_chat_form(reader.segments)
+    models = [t.model for s in segments for t in s.turns if t.model]
+    return [
+        Session(
+            name=name or string(reader.head.get("sessionId")) or "session",
+            reader="gemini-cli",
+            format="chat",
+            segments=segments,
+            model=models[0] if models else None,
+            notes=notes.lines(),
+        )
+    ]
+
+
+class _Reader:
+    """Keeps the messages that are valid now; a window is put together when it ends."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.segments: list[Segment] = []
+        self.head: Record = {}
+        self._notes = notes
+        self._messages: dict[str, Record] = {}
+        self._carried: set[str] = set()
+        """Ids of messages that the window began with."""
+        self._begun_by: RecordedCompaction | None = None
+
+    def take(self, record: Record) -> None:
+        change = mapping(record.get("$set"))
+        if "$rewindTo" in record:
+            ids = list(self._messages)
+            place = ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0
+            self._begin("rewind", [self._messages[i] for i in ids[:place]])
+        elif isinstance(change.get("messages"), list):
+            self._replace(mappings(change["messages"]))
+        elif "$set" not in record and kind_of(record):
+            self._put(record)
+        elif "$set" not in record:
+            self.head = self.head or record
+            for message in mappings(record.get("messages")):
+                self._put(message)
+
+    def finish(self) -> None:
+        window, last = Window(self._notes), ""
+        for message_id, message in self._messages.items():
+            last = self._add(window, message_id, message, last)
+        segment = window.segment()
+        if segment:
+            segment.compaction = self._begun_by
+            self.segments.append(segment)
+
+    def _put(self, message: Record) -> None:
+        self._messages[string(message.get("id")) or f"message {len(self._messages)}"] = message
+
+    def _replace(self, messages: list[Record]) -> None:
+        before = self._messages
+        ids = [m.get("id") for m in messages]
+        if ids[: len(before)] == list(before):
+            for message in messages:  # nothing went
+                self._put(message)
+            return
+        self._begin("rewind" if ids == list(before)[: len(ids)] else "compaction", messages)
+
+    def _begin(self, kind: str, messages: list[Record]) -> None:
+        before = self._messages
+        self.finish()
+        self._messages = {}
+        for message in messages:
+            self._put(message)
+        self._carried = set(self._messages)
+        texts = [b["text"] for m in messages[:3] for b in said(m.get("content"), Notes()) if "text" in b]
+        summary = next((t for t in texts if _SNAPSHOT in t), "") if kind == "compaction" else ""
+        kept = sum(i in before for i in self._messages)
+        self._begun_by = RecordedCompaction(kind, summary, kept)
+
+    def _add(self, window: Window, message_id: str, message: Record, last: str) -> str:
+        """Put a message into the window; gives the id of the response that it belongs to."""
+        kind = kind_of(message)
+        if kind == "user":
+            window.user(said(message.get("content"), self._notes))
+        elif kind != "gemini":
+            if kind not in _BY_CLIENT:
+                self._notes.add(f"message of unknown type {kind!r} left out")
+        else:
+            turn, calls = _turn(message), mappings(message.get("toolCalls"))
+            if last and turn.usage is None and window.waits_for_user:
+                message_id = last  # the rest of a response that the client wrote in two pieces
+            blocks = [*said(message.get("content"), self._notes), *map(_call, calls)]
+            answer, is_new = window.assistant(message_id, blocks)
+            if is_new and message_id not in self._carried:
+                answer.turn = turn
+            window.user([r for c in calls if (r := _result(c))])
+            return message_id
+        return last
+
+
+def _turn(message: Record) -> Turn:
+    tokens, model = mapping(message.get("tokens")), message.get("model")
+    usage = {
+        "promptTokenCount": count(tokens.get("input")),
+        "cachedContentTokenCount": count(tokens.get("cached")),
+        "candidatesTokenCount": count(tokens.get("output")),
+        "thoughtsTokenCount": count(tokens.get("thoughts")),
+    }
+    return Turn(
+        0,
+        usage if usage["promptTokenCount"] else None,
+        seconds_of(message.get("timestamp")),
+        model if isinstance(model, str) else None,
+    )
+
+
+def _call(call: Record) -> Block:
+    name, arguments = string(call.get("name")), mapping(call.get("args"))
+    return {"type": "tool_use", "id": call.get("id"), "name": name, "input": arguments}
+
+
+def _result(call: Record) -> Block | None:
+    """None for a call that never came back."""
+    result = call.get("result")
+    responses = [mapping(p.get("functionResponse")) for p in mappings(result)]
+    texts = [response_text(r["response"]) for r in responses if "response" in r]
+    texts += [result] if isinstance(result, str) else [b["text"] for b in said(result, Notes()) if "text" in b]
+    if not texts:
+        return None
+    return {"type": "tool_result", "tool_use_id": call.get("id"), "content": "\n".join(texts)}

@@ -1,0 +1,140 @@
+"""LangChain messages: a list as `dumpd` writes it (constructors), as `messages_to_dict` does (`{"type", "data"}`), or
+as `model_dump` (flat); or an object that holds such a list as `messages`, as LangGraph's state does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...types import Json
+from ..session import Notes, Session, Turn
+from .chat_form import in_chat_form
+from .claude_window import Block, Window, clean_blocks
+from .lines import kind_of
+from .values import count, mapping, mappings, string
+
+Record = dict[str, Any]
+
+_KINDS = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+_OURS = frozenset({"additional_kwargs", "response_metadata", "tool_call_id"})
+"""Keys that a flat message has and no other format's."""
+
+
+def recognise(records: list[Record]) -> bool:
+    """True when these are LangChain's, or hold some."""
+    messages = _messages(records)
+    return bool(messages) and all(_kind_and_data(m)[0] for m in messages)
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """The one conversation, with a call at its end when the last word is not the model's."""
+    reader = _Reader(notes)
+    for number, message in enumerate(_messages(records)):
+        reader.take(f"answer {number}", *_kind_and_data(message))
+    if not (reader.window.waits_for_user or reader.window.is_empty):
+        pending, _ = reader.window.assistant("pending", [])
+        pending.turn = Turn(0)
+    segment = reader.window.segment()
+    models = [t.model for t in segment.turns if t.model] if segment else []
+    return [
+        Session(
+            name=name or "session",
+            reader="langchain",
+            format="chat",
+            segments=in_chat_form([segment] if segment else [], reader.system),
+            model=models[0] if models else None,
+            notes=notes.lines(),
+        )
+    ]
+
+
+class _Reader:
+    def __init__(self, notes: Notes) -> None:
+        self.window = Window(notes)
+        self.system = ""
+        self._notes = notes
+
+    def take(self, answer_id: str, kind: str, data: Record) -> None:
+        if kind == "ai":
+            calls = [_call(c) for key in ("tool_calls", "invalid_tool_calls") for c in mappings(data.get(key))]
+            answer, _ = self.window.assistant(answer_id, [*self._blocks(data.get("content")), *calls])
+            answer.turn = _turn(data)
+        elif kind == "tool":
+            content = self._blocks(data.get("content"))
+            self.window.user([{"type": "tool_result", "tool_use_id": data.get("tool_call_id"), "content": content}])
+        elif kind == "system" and self.window.is_empty and not self.system:
+            self.system = "\n\n".join(b["text"] for b in self._blocks(data.get("content")) if "text" in b)
+        elif kind in ("human", "system", "chat"):
+            if kind == "system":
+                self._notes.add("system message inside the conversation read as the user's")
+            self.window.user(self._blocks(data.get("content")))
+        else:
+            self._notes.add(f"message of type {kind!r} left out")
+
+    def _blocks(self, content: Json) -> list[Block]:
+        """Text and images; calls stand in `tool_calls` as well, reasoning has no place in Chat Completions."""
+        blocks = []
+        for part in [{"type": "text", "text": p} if isinstance(p, str) else p for p in _listed(content)]:
+            url = mapping(part.get("image_url")).get("url") if isinstance(part, dict) else None
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                blocks.append({"type": "text", "text": part["text"]})
+            elif isinstance(url, str) and url.startswith("data:") and ";base64," in url:
+                media_type, _, data = url.removeprefix("data:").partition(";base64,")
+                source = {"type": "base64", "media_type": media_type, "data": data}
+                blocks.append({"type": "image", "source": source})
+            elif isinstance(part, dict) and kind_of(part) not in ("tool_use", "input_json_delta"):
+                self._notes.add(f"part of type {kind_of(part)!r} left out")
+        return clean_blocks(blocks)
+
+
+def _listed(content: Json) -> list[Json]:
+    return content if isinstance(content, list) else [content]
+
+
+def _messages(records: list[Record]) -> list[Record]:
+    if len(records) == 1 and "type" not in records[0] and isinstance(records[0].get("messages"), list):
+        return mappings(records[0]["messages"])
+    return records
+
+
+def _kind_and_data(message: Record) -> tuple[str, Record]:
+    """The kind is empty when it is none of LangChain's."""
+    kind, ident, data = kind_of(message), message.get("id"), message.get("data")
+    if kind == "constructor" and isinstance(ident, list) and ident:
+        kind, data = string(ident[-1]), message.get("kwargs")
+    elif data is None and "content" in message and _OURS & message.keys():
+        data = message
+    kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
+    return (kind, data) if kind in _KINDS and isinstance(data, dict) else ("", {})
+
+
+def _call(call: Record) -> Block:
+    """The arguments of an invalid call are text."""
+    arguments = call.get("args")
+    return {
+        "type": "tool_use",
+        "id": call.get("id"),
+        "name": string(call.get("name")),
+        "input": arguments if isinstance(arguments, str | dict) else {},
+    }
+
+
+def _turn(data: Record) -> Turn:
+    metadata = mapping(data.get("response_metadata"))
+    model = metadata.get("model_name") or metadata.get("model")
+    return Turn(0, _usage(mapping(data.get("usage_metadata"))), None, model if isinstance(model, str) else None)
+
+
+def _usage(usage: Record) -> Mapping[str, Json] | None:
+    details = mapping(usage.get("input_token_details"))
+    if not count(usage.get("input_tokens")):
+        return None
+    return {
+        "prompt_tokens": count(usage["input_tokens"]),
+        "completion_tokens": count(usage.get("output_tokens")),
+        "prompt_tokens_details": {
+            "cached_tokens": count(details.get("cache_read")),
+            "cache_write_tokens": count(details.get("cache_creation")),
+        },
+    }

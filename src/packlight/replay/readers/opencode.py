@@ -1,0 +1,209 @@
+"""opencode: an export (`opencode export`: `{"info", "messages"}`), or the files of its storage one behind the other.
+
+A message is told by its parts, and can hold several model calls, each between `step-start` and `step-finish`. Claude's
+sessions come as Anthropic Messages, all others as Chat Completions. The system prompt and the tools are not recorded;
+what a compaction and a pruning leave in the window is told by packages/opencode/src/session/message-v2.ts (1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...types import FormatName, Json
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn
+from .chat_form import in_chat_form
+from .claude_window import Block, Window, clean_blocks
+from .lines import kind_of
+from .values import anthropic_usage, mapping, mappings, number, string
+
+Record = dict[str, Any]
+
+_ASKED = "What did we do so far?"
+"""What stands before the summary, as the user's word."""
+_UNSEEN = frozenset({"step-start", "step-finish", "patch", "snapshot", "agent", "retry", "compaction"})
+
+
+def recognise(records: list[Record]) -> bool:
+    """True when these are opencode's."""
+    if len(records) == 1:
+        messages = mappings(records[0].get("messages"))
+        return bool(messages) and all("info" in m and isinstance(m.get("parts"), list) for m in messages)
+    return any(_is_part(r) for r in records) or any(_is_message(r) for r in records[:200])
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """One session each id; a dump can hold many."""
+    by_session: dict[str, list[Record]] = {}
+    for message in _messages(records, notes):
+        by_session.setdefault(string(message.get("sessionID")) or "session", []).append(message)
+    sessions: list[Session] = []
+    for ident, messages in by_session.items():
+        label = f"{name}#{ident}" if name and len(by_session) > 1 else name or ident
+        sessions.append(_session(messages, label, Notes() if sessions else notes))
+    return sessions
+
+
+def _messages(records: list[Record], notes: Notes) -> list[Record]:
+    """Messages in the order of their making, each with its `parts`."""
+    exported = mappings(records[0].get("messages")) if len(records) == 1 else []
+    messages = [{**mapping(m.get("info")), "parts": mappings(m.get("parts"))} for m in exported]
+    parts: dict[str, list[Record]] = {}
+    for record in records:
+        if _is_part(record):
+            parts.setdefault(record["messageID"], []).append(record)
+        elif _is_message(record):
+            messages.append(record)
+    known = {str(m.get("id")) for m in messages}
+    notes.add("part whose message is not in the file left out", sum(len(p) for i, p in parts.items() if i not in known))
+    messages = [{"parts": sorted(parts.get(str(m.get("id")), []), key=_id), **m} for m in messages]
+    return sorted(messages, key=lambda m: (number(mapping(m.get("time")).get("created")) or 0, _id(m)))
+
+
+def _session(messages: list[Record], name: str, notes: Notes) -> Session:
+    models = [string(m.get("modelID")) for m in messages if m.get("role") == "assistant"]
+    is_claude = "claude" in next(filter(None, models), "")
+    reader = _Reader(notes, is_claude)
+    for message in messages:
+        reader.take(message)
+    reader.finish()
+    format: FormatName = "anthropic" if is_claude else "chat"
+    return Session(
+        name=name,
+        reader="opencode",
+        format=format,
+        segments=reader.segments if is_claude else in_chat_form(reader.segments),
+        model=next(filter(None, models), None),
+        notes=notes.lines(),
+    )
+
+
+class _Reader:
+    """Walks the messages once; holds the window as it stands."""
+
+    def __init__(self, notes: Notes, is_claude: bool) -> None:
+        self.segments: list[Segment] = []
+        self._notes = notes
+        self._is_claude = is_claude
+        self._window = Window(notes)
+        self._begun_by: RecordedCompaction | None = None
+        self._pruned: list[tuple[float, str]] = []
+        """When the client cleared a result, and of which call."""
+
+    def take(self, message: Record) -> None:
+        if message.get("role") == "user":
+            self._window.user([b for p in message["parts"] for b in self._of_user(p)])
+        elif message.get("role") != "assistant":
+            self._notes.add("message of unknown role left out")
+        elif message.get("summary") is True:
+            self._compacted(message)
+        else:
+            self._clear(number(mapping(message.get("time")).get("created")) or 0)
+            for step, parts in enumerate(_steps(message["parts"])):
+                self._step(f"{message.get('id')} {step}", message, parts)
+
+    def finish(self) -> bool:
+        segment = self._window.segment()
+        if segment:
+            segment.compaction = self._begun_by
+            self.segments.append(segment)
+        return segment is not None
+
+    def _step(self, ident: str, message: Record, parts: list[Record]) -> None:
+        blocks = [b for p in parts if (b := self._of_model(p))]
+        finished = next((p for p in reversed(parts) if kind_of(p) == "step-finish"), message)
+        turn = _turn(message, finished)
+        if not blocks and not turn.usage:
+            return  # broken off before anything came back
+        answer, _ = self._window.assistant(ident, clean_blocks(blocks))
+        answer.turn = turn
+        self._window.user([r for p in parts if kind_of(p) == "tool" and (r := _result(p))])
+        for part in parts:
+            at = number(mapping(mapping(part.get("state")).get("time")).get("compacted"))
+            if at:
+                self._pruned.append((at, str(part.get("callID"))))
+
+    def _clear(self, now: float) -> None:
+        """Results that were pruned before this call are sent as a placeholder."""
+        due = [call for at, call in self._pruned if at <= now]
+        self._pruned = [(at, call) for at, call in self._pruned if at > now]
+        window = self._window.cleared(due)
+        if window:
+            if self.finish():
+                self._begun_by = RecordedCompaction("microcompaction", preserved_messages=window.messages)
+            self._window = window
+
+    def _compacted(self, message: Record) -> None:
+        self.finish()
+        self._window, self._pruned = Window(self._notes), []
+        summary = "\n\n".join(string(p.get("text")) for p in message["parts"] if kind_of(p) == "text")
+        self._window.text(_ASKED)
+        self._window.assistant(str(message.get("id")), clean_blocks(summary))
+        self._begun_by = RecordedCompaction("compaction", summary)
+
+    def _of_user(self, part: Record) -> list[Block]:
+        kind, url = kind_of(part), string(part.get("url"))
+        if kind == "text":
+            return [] if part.get("ignored") else clean_blocks(part.get("text"))
+        if kind == "file" and url.startswith("data:image/") and ";base64," in url:
+            media_type, _, data = url.removeprefix("data:").partition(";base64,")
+            return [{"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}]
+        if kind not in _UNSEEN and not (kind == "file" and string(part.get("mime")).startswith("text/")):
+            self._notes.add(f"part of type {kind!r} left out")
+        return []
+
+    def _of_model(self, part: Record) -> Block | None:
+        kind, metadata = kind_of(part), mapping(part.get("metadata"))
+        if kind == "text" and isinstance(part.get("text"), str):
+            return {"type": "text", "text": part["text"]}
+        if kind == "tool":
+            arguments = mapping(mapping(part.get("state")).get("input"))
+            return {"type": "tool_use", "id": part.get("callID"), "name": string(part.get("tool")), "input": arguments}
+        signature = mapping(metadata.get("anthropic")).get("signature")
+        if kind == "reasoning" and self._is_claude and isinstance(signature, str) and signature:
+            return {"type": "thinking", "thinking": string(part.get("text")), "signature": signature}
+        if kind == "reasoning":
+            self._notes.add("reasoning that can't be sent again left out")
+        elif kind not in _UNSEEN:
+            self._notes.add(f"part of type {kind!r} left out")
+        return None
+
+
+def _turn(message: Record, finished: Record) -> Turn:
+    tokens, model = mapping(finished.get("tokens")), string(message.get("modelID"))
+    cache, completed = mapping(tokens.get("cache")), number(mapping(message.get("time")).get("completed"))
+    usage = anthropic_usage(tokens.get("input"), cache.get("read"), cache.get("write"), tokens.get("output"))
+    return Turn(0, usage, completed / 1000 if completed else None, model or None)
+
+
+def _result(part: Record) -> Block | None:
+    """None for a call that was broken off."""
+    state = mapping(part.get("state"))
+    text = state.get("error") if state.get("status") == "error" else state.get("output")
+    if not isinstance(text, str):
+        return None
+    result = {"type": "tool_result", "tool_use_id": part.get("callID"), "content": text}
+    return {**result, "is_error": True} if state.get("status") == "error" else result
+
+
+def _steps(parts: list[Record]) -> Iterator[list[Record]]:
+    """At least one, as a message is at least one call."""
+    step: list[Record] = []
+    for part in parts:
+        if kind_of(part) == "step-start" and step:
+            yield step
+            step = []
+        step.append(part)
+    yield step
+
+
+def _is_part(record: Record) -> bool:
+    return isinstance(record.get("messageID"), str) and "sessionID" in record and "type" in record
+
+
+def _is_message(record: Record) -> bool:
+    return isinstance(record.get("role"), str) and isinstance(record.get("sessionID"), str) and "time" in record
+
+
+def _id(value: Json) -> str:
+    return string(value.get("id"))

@@ -1,0 +1,46 @@
+"""Values of records as the kind that is expected there: files hold anything anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...types import Json
+
+
+def mapping(value: Json) -> dict[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Json) -> list[dict[str, Any]]:
+    """The objects of a list."""
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def string(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Json) -> int:
+    """A number of tokens; 0 for what is none."""
+    return int(number(value) or 0)
+
+
+def number(value: Json) -> float | None:
+    """A finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        return None
+    return float(value)
+
+
+def anthropic_usage(fresh: Json, cache_read: Json, cache_write: Json, output: Json) -> Mapping[str, Json] | None:
+    """Counts that leave each other out, under the names that `packlight.tokens.usage` knows; None when nothing was
+    sent."""
+    usage = {
+        "input_tokens": count(fresh),
+        "cache_read_input_tokens": count(cache_read),
+        "cache_creation_input_tokens": count(cache_write),
+        "output_tokens": count(output),
+    }
+    return usage if sum(usage.values()) > usage["output_tokens"] else None
