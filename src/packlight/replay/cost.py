@@ -158,8 +158,8 @@ class Units:
         self._weights = weights
         self._cut: dict[int, tuple[Any, tuple[Unit, ...]]] = {}
 
-    def __call__(self, messages: Sequence[Any], window: int) -> list[Unit]:
-        units = [Unit(b"head", self._weights.head(window))]
+    def __call__(self, messages: Sequence[Any], window: int, thinking: str = "") -> list[Unit]:
+        units = [Unit(b"head", self._weights.head(window)), Unit(thinking.encode(), 0.0)]
         for message in messages:
             known = self._cut.get(id(message))
             if known is None:
@@ -210,7 +210,9 @@ class Bill:
         self._units = Units(self.weights)
 
     def see(self, call: Call) -> None:
-        self.charges.append(self._cache.charge(self._units(call.messages, call.window), call.now_seconds))
+        self.charges.append(
+            self._cache.charge(self._units(call.messages, call.window, call.recorded.thinking), call.now_seconds)
+        )
 
     @property
     def usd(self) -> float:

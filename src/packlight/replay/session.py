@@ -30,6 +30,9 @@ class Turn:
     billed_usd: float | None = None
     """What the provider, or the agent by its price list, says that the input cost: fresh, read from and written to
     the cache; not the output."""
+    thinking: str = ""
+    """The thinking level asked for, where the file tells: another one than before makes Anthropic's cache of the
+    messages miss, system and tools apart (platform.claude.com, prompt caching, 2026-10)."""
 
 
 @dataclass(frozen=True, slots=True)

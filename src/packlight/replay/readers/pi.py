@@ -67,6 +67,7 @@ class _Reader:
         self._version = version
         self._window = Window(notes)
         self._begun_by: RecordedCompaction | None = None
+        self._thinking = ""
         self._entries: list[Record] = []
         self._parents: list[int] = []
         """Place of each entry's parent: always further up, whatever the file says."""
@@ -80,6 +81,8 @@ class _Reader:
         self._parents.append(parent)
         if isinstance(entry.get("id"), str) and kind_of(entry) != "session":
             self._place_of.setdefault(entry["id"], place)
+        if kind_of(entry) in ("session", "thinking_level_change"):
+            self._thinking = string(entry.get("thinkingLevel")) or self._thinking
         if kind_of(entry) == "compaction":
             self._begin("compaction", self._path(place))
         else:
@@ -175,6 +178,7 @@ class _Reader:
         if message.get("stopReason") in _BROKEN_OFF and self._version >= _SKIPS_BROKEN_OFF:
             blocks = []
         said, _ = self._window.assistant(str(place), blocks)
+        turn.thinking = self._thinking
         said.turn = turn if live else None
         return bool(blocks)
 
