@@ -121,7 +121,7 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
         "thrifty": Policy(
             name="thrifty",
             on_arrival=(ToolResultBudget(),),
-            when_due=(MicroCompact(), CompactHistory()),
+            when_due=(CompactHistory(keep_recent_tokens=4_000),),
             on_overflow=(ReactiveCompact(),),
             due=thrifty,
             target_tokens=30_000,

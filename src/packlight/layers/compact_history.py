@@ -19,6 +19,9 @@ from .keep import live_request, typed_messages
 NAME = "compact_history"
 MIN_SUMMARY_TOKENS = 600
 """A summary gets at least so much room, or nine tenths of what it stands for: less says nothing."""
+SUMMARY_RATIO = 0.4
+"""And at least this share of what the budget leaves beside what stays, though the target be missed: a first message or
+tools that fill half the window must not starve it."""
 Steps = Generator[SummaryRequest, SummaryReply, "list[Edit]"]
 
 
@@ -28,8 +31,6 @@ class CompactHistory:
     keep_recent_tokens: int | None = None
     """Newest turns that stay; None: a fifth of the target, at least 4,000 where that fits."""
     max_summary_tokens: int = 30_000
-    summary_tokens: int | None = None
-    """Room for the summary; None: what the target leaves beside what stays."""
     again: bool = False
     """Write a smaller summary where nothing but a summary stands already."""
 
@@ -43,10 +44,9 @@ class CompactHistory:
         start, end = history_span(view, self._recent(target))
         runs = runs_between(view, start, end, _live(view))
         folded = _weight(view, runs)
-        goal = target.target_tokens if self.summary_tokens is None else target.budget_tokens
-        room = min(self.max_summary_tokens, int(goal - (view.tokens - folded)), int(folded * 0.9))
-        if self.summary_tokens is not None:
-            room = min(room, self.summary_tokens)
+        stays = view.tokens - folded
+        room = max(target.target_tokens - stays, (target.budget_tokens - stays) * SUMMARY_RATIO)
+        room = int(min(self.max_summary_tokens, room, folded * 0.9))
         room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
         return (yield from summarised(view, self.writer, end, runs, room, again=self.again))
 

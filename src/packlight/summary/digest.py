@@ -34,14 +34,14 @@ class Digest:
     """Options of the digest: what share of `max_tokens` each section may take. Call it as a `Writer`."""
 
     words_ratio: float = 0.40
-    instructions_ratio: float = 0.15
+    instructions_ratio: float = 0.10
     plan_ratio: float = 0.10
-    errors_ratio: float = 0.06
-    decisions_ratio: float = 0.07
+    errors_ratio: float = 0.05
+    decisions_ratio: float = 0.05
     files_ratio: float = 0.14
-    log_ratio: float = 0.12
-    names_ratio: float = 0.32
-    copies_ratio: float = 0.52
+    log_ratio: float = 0.09
+    names_ratio: float = 0.36
+    copies_ratio: float = 0.45
     small_tokens: int = 1_500
     """Below it only words, open items and files are written."""
     recall_line: str = ""
@@ -353,7 +353,7 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
                 counts[same[0]][verb] = counts[same[0]].get(verb, 0) + n
 
 
-_KEPT_FOR_NAMES = 0.18
+_KEPT_FOR_NAMES = 0.12
 """Copies leave this much: names are cheaper for what they hold."""
 _IN_COMMAND = rule(r"(?<![\w./:@-])(?:[\w.@-]{0,80}/){1,12}[\w.@-]{1,80}\.[A-Za-z]\w{0,7}\b")
 """A path of a file inside a shell command."""
