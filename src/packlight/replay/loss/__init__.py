@@ -15,11 +15,13 @@ from .constraints import ConstraintSurvival, Survival
 from .findability import Findability, Found
 from .quotes import EditQuotes, QuoteRecall
 from .rebuilt import CopyTruth, RebuiltLines
+from .recorded import ComparedCompaction, compare_compactions
 from .references import FutureReferences, ReferenceRecall
 from .texts import MessageTexts
 from .words import UserWords, WordsResult
 
 __all__ = [
+    "ComparedCompaction",
     "ConstraintSurvival",
     "CopyTruth",
     "EditQuotes",
@@ -29,6 +31,7 @@ __all__ = [
     "Losses",
     "MessageTexts",
     "UserWords",
+    "compare_compactions",
 ]
 
 
