@@ -122,6 +122,8 @@ def test_shell_commands_hint_at_files(command, expected):
         ("12\ta\n13\tb", ("a\nb", 12)),
         ("1: not\n7: a listing", ("1: not\n7: a listing", 0)),
         ("plain\ntext", ("plain\ntext", 0)),
+        ("a\nb\n\n... (46 more lines not shown. Use offset=3 to continue reading)", ("a\nb", 0)),
+        ("a\nb (not shown)", ("a\nb (not shown)", 0)),
         ("a\nb\n\n[Showing lines 1-2 of 9 (1KB limit). Use offset=3 to continue]", ("a\nb", 0)),
         ("1→a\n\n<system-reminder>\nmind\n</system-reminder>\n", ("a", 1)),
     ],

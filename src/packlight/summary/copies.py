@@ -302,13 +302,19 @@ def _read(view: View, model: FileModel, event: FileEvent) -> None:
     result = view.messages[event.result_message].parts[event.result_place]
     if result.media or len(result.text) > _MAX_FILE_CHARS:
         return
-    text, number = read_text(result)
-    cut = text is not result.text and "[Showing lines" in result.text[-300:]
-    first = number or max(event.offset, 1)
-    if first == 1 and not event.limit and not cut and not _is_clipped(result.text):
+    text, first, whole = shown_lines(result, event)
+    if whole:
         model.read_whole(text, event.message)
     else:
         model.read(text, first, event.message)
+
+
+def shown_lines(result: Part, event: FileEvent) -> tuple[str, int, bool]:
+    """The file's text in the result of a read, the number of its first line, and whether that is all of the file."""
+    text, number = read_text(result)
+    cut = text is not result.text and "[Showing lines" in result.text[-300:]
+    first = number or max(event.offset, 1)
+    return text, first, first == 1 and not event.limit and not cut and not _is_clipped(result.text)
 
 
 def _is_clipped(text: str) -> bool:

@@ -365,8 +365,11 @@ def _is_path(path: str) -> bool:
 _NUMBERED = rule(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
 _LISTED = rule(r"^ {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )(.*)$", re.MULTILINE)
 _NOTES = rule(
-    r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|<system-reminder>.*?</system-reminder>)\s*\Z", re.S
+    r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|\.\.\. \(\d[\d,]* more lines not shown[^\n]*\)"
+    r"|<system-reminder>.*?</system-reminder>)\s*\Z",
+    re.S,
 )
+_NOTE_SIGNS = ("\n[Showing lines", "\n<system-reminder>", " more lines in file", " more lines not shown")
 _FRAME = rule(r"\A(?:Here's the (?:result of running|content)[^\n]*\n|<file>\n|\[File: [^\n]*\]\n)")
 
 
@@ -392,10 +395,10 @@ def read_text(result: Part) -> tuple[str, int]:
 def _without_notes(text: str) -> str:
     if "\r" in text or "\x00" in text:
         text = clean(text)
-    if text.rstrip()[-1:] not in ("]", ">"):  # as every note ends
+    if text.rstrip()[-1:] not in ("]", ">", ")"):  # as every note ends
         return text
     for _ in range(4):
-        cut = max(text.rfind("\n[Showing lines"), text.rfind("\n<system-reminder>"), text.rfind(" more lines in file"))
+        cut = max(map(text.rfind, _NOTE_SIGNS))
         if cut < 0 or len(text) - cut > 20_000:
             return text
         start = max(0, cut - 40)
