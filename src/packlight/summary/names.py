@@ -40,6 +40,8 @@ _JUNK = rule(
     r"[A-Za-z0-9+]{65,}|[-_./+@\d]{1,3}|(.)\1{5,}|[A-Z]{1,5}|[A-Z][a-z]+-?[a-z]*|.{1,2}[./].{1,3}|\d+(?:st|nd|rd|th|px|em|rem|ms|s|k|x|%)?"
 )
 _FILE = rule(r"\.[A-Za-z]\w{0,4}$")
+_ID = rule(r"(?=\w*\d)[0-9a-f]{12,64}|[0-9a-f]{8}-[0-9a-f-]{13,27}")
+"""A hash or a UUID: long, and good for nothing unless whole."""
 _NUMBER = rule(r"\d{3,}")
 
 
@@ -156,12 +158,18 @@ def _scored(
         score += (
             (scores[group] if group >= 0 else 0.0)
             + (0.7 if raw in typed else 0.0)
-            + (-2.6 if name.isdigit() else 0.5 if _FILE.search(name) else 0.0)
+            + _kind_score(name)
         )
         score = round(score, 6)
         if name not in best or (score, group) > (best[name][0], best[name][2]):
             best[name] = (score, name, group)
     return list(best.values())
+
+
+def _kind_score(name: str) -> float:
+    if name.isdigit():
+        return -2.6
+    return 0.5 if _FILE.search(name) or _ID.fullmatch(name) else 0.0
 
 
 def _collected(
