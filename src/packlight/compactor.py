@@ -530,15 +530,23 @@ def _drive(steps: Planning, answer: Callable[[SummaryRequest], SummaryReply] | N
 
 def _ask(question: SummaryRequest) -> SummaryReply:
     assert question.transport is not None
+    started = time.monotonic()
     try:
         return question.transport.ask(question)
-    except Exception as error:  # a transport of the caller's own
-        return SummaryReply(text="", error=error)
+    except Exception as error:
+        return _raised(question, error, started)
 
 
 async def _answer(question: SummaryRequest) -> SummaryReply:
     assert question.transport is not None
+    started = time.monotonic()
     try:
         return await question.transport.aask(question)
     except Exception as error:
-        return SummaryReply(text="", error=error)
+        return _raised(question, error, started)
+
+
+def _raised(question: SummaryRequest, error: Exception, started: float) -> SummaryReply:
+    """What becomes of an exception of a transport that somebody else made."""
+    model = question.transport.model if question.transport else ""
+    return SummaryReply(text="", error=error, model=model, seconds=max(time.monotonic() - started, 1e-6))

@@ -41,7 +41,8 @@ def transport_of(
     """The way to whoever is to write summaries.
 
     `source` is `"anthropic:MODEL"` or `"openai:MODEL"` (`base_url` for any server that speaks like OpenAI's), a client
-    of either SDK together with `model`, or a function. Raises ValueError and TypeError for anything else.
+    of either SDK together with `model`, a function, or a `Transport` already.
+    Raises ValueError and TypeError for anything else.
     """
     if isinstance(source, str):
         api, _, name = source.partition(":")
@@ -56,6 +57,8 @@ def transport_of(
         if not model:
             raise TypeError(f"which model is to write? A {type(source).__name__} client needs `model`")
         return _Sdk(api=api, model=model, client=source, timeout_seconds=timeout_seconds)  # type: ignore[arg-type]
+    if all(hasattr(source, name) for name in ("ask", "aask", "model", "is_async")):
+        return source
     if callable(source):
         return _Function(source, model=model, timeout_seconds=timeout_seconds)
     raise TypeError(f"a writer is a string, a client or a function, not {type(source).__name__!r}")

@@ -24,8 +24,8 @@ _TOOL_TEXT = rule(
     r"|\A\s*(?:```\w{0,10}\s)?\s*\{\s*\"(?:name|tool|function|action)\"\s*:"
 )
 _REFUSING = rule(
-    r"\A\W{0,4}(?:(?:I'?m|I am|We are|We're) (?:very |so )?sorry|Sorry|As an AI|Unfortunately, I|抱歉|对不起|我无法|申し訳"
-    r"|I (?:can(?:no|')t|can not|am unable|am not able|won't|must decline))",
+    r"\A\W{0,4}(?:(?:I'?m|I am|We are|We're) (?:very |so )?sorry|Sorry|As an AI|Unfortunately, I"
+    r"|抱歉|对不起|我无法|申し訳|I (?:can(?:no|')t|can not|am unable|am not able|won't|must decline))",
     re.IGNORECASE,
 )
 _HEADING = rule(
@@ -88,8 +88,8 @@ def sections_of(text: str, topics: Sequence[Topic]) -> dict[str, str]:
     """The body below each topic's heading, however the heading is dressed up."""
     titles = {_plain(t.title): t.title for t in topics}
     found = [(m.start(), m.end(), titles[key]) for m in _HEADING.finditer(text) if (key := _plain(m[1])) in titles]
-    ends = [start for start, _, _ in found[1:]] + [len(text)]
-    return {title: text[end:stop].strip() for (_, end, title), stop in zip(found, ends, strict=True)}
+    stops = [*(start for start, _, _ in found[1:]), len(text)]
+    return {title: text[end:stop].strip() for (_, end, title), stop in zip(found, stops, strict=False)}
 
 
 def _plain(title: str) -> str:

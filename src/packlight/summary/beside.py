@@ -6,6 +6,7 @@ names, copies, decisions), never from what must survive: the user's words, instr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,9 @@ _MUST_SURVIVE = ("words", "instructions", "plan", "errors", "files")
 _PARTLY = "(It reaches up to message {} only; what came later stands in the sections below.)"
 _PARTLY_READ = rule(r"\A\(It reaches up to message (\d{1,9}) only;[^\n]*\n")
 
+_TOP_HEADING = rule(r"^#{1,2}(?= )", re.MULTILINE)
+"""The prose's headings stand below the digest's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -42,7 +46,7 @@ class Beside:
 
     def text(self, prose: str, end: int) -> str:
         """The digest with this prose, which reaches up to source message `end`; alone where that would cost facts."""
-        body = mask(encodable(neutral(prose)))
+        body = _TOP_HEADING.sub("###", mask(encodable(neutral(prose))))
         if end < self.job.end:
             body = f"{_PARTLY.format(end)}\n{body}"
         body = f"{TITLES['prose']}\n{body}"
@@ -54,9 +58,14 @@ class Beside:
         return text if whole else self.alone
 
     def _with_room(self, most: int) -> Digest:
-        """The options that give what must survive the room it takes alone, out of this much."""
+        """The options that give what must survive the room it takes alone, out of this much.
+
+        More than it takes, in fact: a section is written by estimate, to at least 85 % of its share.
+        """
+        told = sections(self.alone)
         ratios: dict[str, Any] = {
-            f"{name}_ratio": (tokens * 1.05 + 8) / most for name, tokens in self.facts_tokens.items()
+            f"{name}_ratio": tokens * (1.25 if _CUT in told[name] else 1.6) / most
+            for name, tokens in self.facts_tokens.items()
         }
         return replace(self.options, small_tokens=0, **ratios)
 
@@ -66,8 +75,12 @@ class Beside:
         return all(_is_kept(before[name], now.get(name, "")) for name in self.facts_tokens)
 
 
+_CUT = "left out"
+"""What a section says that was cut."""
+
+
 def _is_kept(before: str, now: str) -> bool:
-    return now == before or ("left out" in before and len(now) >= 0.9 * len(before))
+    return now == before or (_CUT in before and len(now) >= 0.9 * len(before))
 
 
 def beside(options: Digest, job: SummaryJob) -> Beside:
@@ -75,7 +88,7 @@ def beside(options: Digest, job: SummaryJob) -> Beside:
     alone = write(options, job)
     told = sections(alone)
     facts = {n: _tokens(job.view, f"{TITLES[n]}\n{told[n]}") for n in _MUST_SURVIVE if n in told}
-    room = min(PROSE_RATIO * job.max_tokens, MAX_PROSE_TOKENS, 0.9 * job.max_tokens - sum(facts.values()) - 80)
+    room = min(PROSE_RATIO * job.max_tokens, MAX_PROSE_TOKENS, 0.9 * job.max_tokens - 1.2 * sum(facts.values()) - 80)
     return Beside(job, options, alone, facts, int(room))
 
 
@@ -99,7 +112,7 @@ def standing_prose(view: View, start: int, end: int, layer: str) -> Summary | No
 
     Only our own recorded edits are read, never the text of the conversation.
     """
-    edits = [e for e in view.edits if e.layer == layer and len(e.start) == 1 and start <= e.start[0] < end]
+    edits = [e for e in view.edits if e.layer == layer and len(e.start) == 1 and e.start[0] < end and start < e.end[0]]
     texts = (p.text for e in edits for m in e.replacement for p in view.format.parts(m) if BEGIN in p.text)
     prose = next((told["prose"] for t in texts if "prose" in (told := sections(t[t.index(BEGIN) :]))), "")
     if not prose:

@@ -58,7 +58,7 @@ def sections(text: str) -> dict[str, str]:
     text = text[:end] if end >= 0 else text
     places = sorted((at, name) for name, title in TITLES.items() if (at := _line(text, title)) >= 0)
     out: dict[str, str] = {}
-    for (at, name), (stop, _) in zip(places, [*places[1:], (len(text), "")], strict=True):
+    for (at, name), (stop, _) in zip(places, [*places[1:], (len(text), "")], strict=False):
         out[name] = text[at + len(TITLES[name]) : stop].strip("\n")
     return out
 

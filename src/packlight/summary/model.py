@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from .. import models, overflow
 from ..errors import SummaryError
 from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest, Transport
-from .audit import faults, trimmed, without_foreign
+from .audit import CUT_SHORT, faults, trimmed, without_foreign
 from .beside import MIN_PROSE_TOKENS, beside, kept
 from .digest import Digest, digest
 from .earlier import read_earlier
@@ -71,13 +71,14 @@ class _Telling:
     """One summary in the making: the prose so far, and how far it reaches."""
 
     def __init__(self, writer: ModelWriter, job: SummaryJob, most_tokens: int) -> None:
-        self.writer, self.job, self.most_tokens = writer, job, most_tokens
+        self.writer, self.job = writer, job
         self.prose = job.previous.text if job.previous else ""
         self.end = job.previous.end if job.previous else job.start
         known = models.lookup(writer.transport.model) if writer.transport.model else None
         self.window_tokens = (
             writer.window_tokens or (known.context_window_tokens if known else None) or USUAL_WINDOW_TOKENS
         )
+        self.most_tokens = min(most_tokens, self.window_tokens // 6)
 
     def steps(self) -> Generator[SummaryRequest, SummaryReply, Exception | None]:
         """Go over what is new, a part at a time. Gives what ended it early; the prose stands as far as it came."""
@@ -90,13 +91,13 @@ class _Telling:
             prose, error = yield from self._asked(record)
             if error is None:
                 self.prose, self.end = prose, record.end
-            elif not self._learned(error):
+            elif not self._learned(error.__cause__):
                 return error
         return SummaryError(f"the history is too long for {MAX_REQUESTS} requests")
 
-    def _learned(self, error: Exception) -> bool:
+    def _learned(self, error: BaseException | None) -> bool:
         """Whether the window turned out to be smaller than thought: then a smaller part is tried."""
-        found = overflow.classify(error)
+        found = overflow.classify(error) if error else None
         if found is None:
             return False
         self.window_tokens = min(found.limit_tokens or self.window_tokens, self.window_tokens * 2 // 3)
@@ -131,15 +132,20 @@ class _Telling:
                 transport=self.writer.transport,
             )
             if reply.error is not None:
-                return "", reply.error
+                failed = SummaryError(f"the summariser failed: {reply.error}"[:500])
+                failed.__cause__ = reply.error
+                return "", failed
             text = trimmed(reply.text)
             found = faults(text, reply, record, self.writer.topics, (self._tokens(text), self.most_tokens))
             if not found:
                 return without_foreign(text, record, self._users_words(), self.writer.topics), None
             problem = "; ".join(found)
+            if reply.stop_reason in CUT_SHORT:  # a reasoning model may have spent it all before it began
+                spare = self.window_tokens - int(self._tokens(SYSTEM + self._prompt(record)) * _MARGIN)
+                answer_tokens = max(answer_tokens, min(answer_tokens * 2, spare))
         return "", SummaryError(f"the summary could not be used: {problem}")
 
-    def _prompt(self, record: Record, problem: str) -> str:
+    def _prompt(self, record: Record, problem: str = "") -> str:
         return prompt_of(
             record=record.text,
             code=record.code,
