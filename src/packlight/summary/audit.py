@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..types import SummaryReply
@@ -121,8 +122,9 @@ def _degenerate(text: str) -> bool:
     data = text.encode("utf-8", "replace")
     if len(data) > 800 and len(data) > _MAX_COMPRESSION * len(zlib.compress(data)):
         return True
-    lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 12]
-    return len(lines) >= 8 and len(set(lines)) * 2 < len(lines)
+    lines = Counter(line.strip() for line in text.splitlines() if len(line.strip()) > 12)
+    most = max(lines.values(), default=0)
+    return most > 5 and most * 4 > lines.total()
 
 
 def without_foreign(text: str, record: Record, users: str, topics: Sequence[Topic]) -> str:
