@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import SummaryError
-from ..summary import Digest, carried, digest, standing_prose
+from ..summary import Digest, ModelWriter, carried, digest, standing_prose
 from ..types import Edit, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Writer
 from ..view import View
 from .fold import Run, fold, pieces_of, runs_between, stands
@@ -48,8 +49,9 @@ class CompactHistory:
         room = min(self.max_summary_tokens, int(goal - (view.tokens - folded)), int(folded * 0.9))
         if self.summary_tokens is not None:
             room = min(room, self.summary_tokens)
-        room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
-        return (yield from summarised(view, self.writer, end, runs, room, focus=target.focus, again=self.again))
+        least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
+        about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
+        return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
 
     def _recent(self, target: Target) -> int:
         if self.keep_recent_tokens is not None:
@@ -118,8 +120,11 @@ def summarised(
     focus: str = "",
     join: bool = True,
     again: bool = False,
+    prose: bool = True,
 ) -> Steps:
     """The edits that put the writer's summary in place of these stretches before `end`; none without a gain.
+
+    Without `prose`, where room is short, no model's words go into it.
 
     Raises SummaryError when the writer gives none.
     """
@@ -128,6 +133,8 @@ def summarised(
     going = {i for a, b in runs for i in range(a, b)}
     first, last = runs[0][0], runs[-1][1]
     keep = frozenset(range(first, last)) - going
+    if not prose and isinstance(writer, ModelWriter):
+        writer = writer.digest
     job = SummaryJob(
         view=view,
         start=first,
@@ -135,7 +142,7 @@ def summarised(
         max_tokens=max_tokens,
         visible_from=end,
         kept=keep,
-        previous=standing_prose(view, first, last, NAME),
+        previous=standing_prose(view, first, last, NAME) if prose else None,
         focus=focus,
     )
     summary: Summary = yield from (carried(writer, job) if isinstance(writer, Digest) else writer(job))
