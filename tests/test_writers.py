@@ -212,6 +212,28 @@ def test_update_is_given_only_what_is_new(wire):
     assert "src/file_3.py\n" in _prose(second) and f"src/file_{asked_second[-1]}.py" in _prose(second)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_update_of_a_history_written_back(wire):
+    """The caller keeps our output: the summary in it is known by the journal, and only what came since is new."""
+    scripted, writer = written("good")
+    agent = compactor(writer, wire)
+    kept = talk.talk(wire, 60)
+    for start in (60, 110, 160):
+        c = agent.fit(body(kept, wire), format=wire)
+        kept = [*c.messages, *talk.turns(wire, 50, start)]
+        assert c.report.error is None and checker.check(c.request, wire) == []
+    asked = [steps_in(record_in(r)) for r in scripted.requests]
+    assert len(asked) == 3 and asked[0] == list(range(len(asked[0])))
+    assert [n for steps in asked for n in steps] == list(range(asked[-1][-1] + 1))
+
+
+def test_room_stays_within_the_models_output():
+    scripted, writer = written("only_reasoning", window_tokens=None)
+    scripted.model = "claude-3-haiku-20240307"
+    fitted(writer, window_tokens=100_000, count=160)
+    assert [r.max_tokens for r in scripted.requests] == [4_096, 4_096]
+
+
 def _prose(c):
     text = seen(c)
     return text[text.index(PROSE) : text.index("\n## ", text.index(PROSE) + 3)]

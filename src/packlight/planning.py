@@ -69,7 +69,7 @@ class Work:
         """The view with what a layer plans; one that writes a summary is driven step by step."""
         try:
             if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
-                edits, error = yield from self._counted(layer.steps(view, target))
+                edits, error = yield from self._noted(layer.steps(view, target))
                 self.error = error or self.error
             else:
                 edits = layer(view, target)
@@ -78,7 +78,7 @@ class Work:
             return view
         return view.with_edits(edits)
 
-    def _counted(
+    def _noted(
         self, steps: Generator[SummaryRequest, SummaryReply, tuple[list[Edit], Exception | None]]
     ) -> Generator[SummaryRequest, SummaryReply, tuple[list[Edit], Exception | None]]:
         """The same steps, with every call noted that was made."""

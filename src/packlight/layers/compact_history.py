@@ -145,7 +145,8 @@ def summarised(
         previous=standing_prose(view, first, last, NAME) if prose else None,
         focus=focus,
     )
-    summary: Summary = yield from (carried(writer, job) if isinstance(writer, Digest) else writer(job))
+    steps = carried(writer, job) if isinstance(writer, Digest) and job.previous else writer(job)
+    summary: Summary = yield from steps
     if not (summary.text or "").strip():
         if max_tokens < MIN_SUMMARY_TOKENS:
             return [], summary.error  # there was no room for one

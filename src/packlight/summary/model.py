@@ -75,10 +75,10 @@ class _Telling:
         self.prose = job.previous.text if job.previous else ""
         self.end = job.previous.end if job.previous else job.start
         known = models.lookup(writer.transport.model) if writer.transport.model else None
-        self.window_tokens = (
-            writer.window_tokens or (known.context_window_tokens if known else None) or USUAL_WINDOW_TOKENS
-        )
-        self.most_tokens = min(most_tokens, self.window_tokens // 6)
+        window_tokens = writer.window_tokens or (known.context_window_tokens if known else None)
+        self.window_tokens = window_tokens or USUAL_WINDOW_TOKENS
+        self.max_output_tokens = (known.max_output_tokens if known else None) or self.window_tokens
+        self.most_tokens = min(most_tokens, self.window_tokens // 6, self.max_output_tokens * 3 // 4)
 
     def steps(self) -> Generator[SummaryRequest, SummaryReply, Exception | None]:
         """Go over what is new, a part at a time. Gives what ended it early; the prose stands as far as it came."""
@@ -105,7 +105,8 @@ class _Telling:
 
     @property
     def answer_tokens(self) -> int:
-        return self.most_tokens * 5 // 4 + min(_REASONING_TOKENS, self.window_tokens // 8)
+        wanted = self.most_tokens * 5 // 4 + min(_REASONING_TOKENS, self.window_tokens // 8)
+        return min(wanted, self.max_output_tokens)
 
     def _next_record(self) -> Record | None:
         """What of the rest fits one request; None where not even a little does."""
@@ -142,7 +143,7 @@ class _Telling:
             problem = "; ".join(found)
             if reply.stop_reason in CUT_SHORT:  # a reasoning model may have spent it all before it began
                 spare = self.window_tokens - int(self._tokens(SYSTEM + self._prompt(record)) * _MARGIN)
-                answer_tokens = max(answer_tokens, min(answer_tokens * 2, spare))
+                answer_tokens = max(answer_tokens, min(answer_tokens * 2, spare, self.max_output_tokens))
         return "", SummaryError(f"the summary could not be used: {problem}")
 
     def _prompt(self, record: Record, problem: str = "") -> str:
