@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -54,7 +55,11 @@ def test_b48_summariser_is_sent_plain_text():
 def test_b50_calls_without_text_reach_the_summariser():
     request = case_request("B50", "chat")
     scripted = ScriptedSummariser("good")
-    packlight.compact(request, model="gpt-5.6", window_tokens=4_000, force=True, format="chat", writer=scripted)
+    layer = packlight.layers.CompactHistory(keep_recent_tokens=500, summary_tokens=2_000)
+    policy = replace(packlight.PRESETS["default"], when_due=(layer,))
+    options = {"window_tokens": 20_000, "policy": policy, "writer": scripted}
+    c = packlight.compact(request, model="gpt-5.6", force=True, format="chat", **options)
+    assert c.report.error is None and PROSE in seen(c)
     prompt = scripted.requests[0].prompt
     assert "calls edit_file]" in prompt and "src/auth.py" in prompt and "result of edit_file]\nEdited" in prompt
 
