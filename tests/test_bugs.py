@@ -1,7 +1,7 @@
 """Inputs that broke somebody's compactor (tests/data/bugs.jsonl), each with its right value.
 
 Every case stands in exactly one of three places: it runs by itself below (`GENERIC`), it has a test of its
-own further down (`test_bNN_...`), or it stands in `SKIPPED` with the reason.
+own further down or in test_bugs_summaries.py (`test_bNN_...`), or it stands in `SKIPPED` with the reason.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 
 import cases
 import checker
+import test_bugs_summaries
 from cases import bug, request_of
 from engine import (
     MODELS,
@@ -44,11 +45,6 @@ SKIPPED = {
     "B23": "ai-sdk wire format; the MCP approval items of Responses are in strategies.py",
     "B33": "rebuilding a message from a stream: the proxy",
     "B36": "gemini wire format",
-    "B48": "bedrock summary request: the writer that asks a model",
-    "B83": "a summary written by a model",
-    "B84": "a summary written by a model",
-    "B85": "a summary written by a model",
-    "B86": "a summary written by a model",
     "B101": "an agent's own guard against repeated calls",
     "B103": "torn transcript: the store's tests",
     "B104": "damaged session file: the readers' tests",
@@ -88,7 +84,8 @@ def load(case_id):
 
 
 def test_every_case_has_its_place():
-    tested = {name.split("_")[1].upper() for name in globals() if re.match(r"test_b\d+_", name)}
+    names = (*globals(), *dir(test_bugs_summaries))
+    tested = {name.split("_")[1].upper() for name in names if re.match(r"test_b\d+_", name)}
     everywhere = set(GENERIC) | tested | set(SKIPPED)
     assert set(cases.bug_lines()) - everywhere == set()
     assert set(SKIPPED) & (set(GENERIC) | tested) == set()

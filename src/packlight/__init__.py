@@ -39,14 +39,17 @@ if TYPE_CHECKING:
         Message,
         Part,
         Summary,
+        SummaryCall,
         SummaryJob,
         SummaryReply,
         SummaryRequest,
         Target,
+        Transport,
         Violation,
         Writer,
     )
     from .view import View
+    from .writers import model_writer
 
 __version__ = "0.1.0"
 
@@ -62,8 +65,10 @@ _HOMES = {
     "retrieval": "recall",
     "store": "Document Store open_store",
     "tokens": "Counter",
-    "types": "Edit Layer Message Part Summary SummaryJob SummaryReply SummaryRequest Target Violation Writer",
+    "types": "Edit Layer Message Part Summary SummaryCall SummaryJob SummaryReply SummaryRequest Target Transport"
+    " Violation Writer",
     "view": "View",
+    "writers": "model_writer",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -100,16 +105,19 @@ __all__ = [
     "Store",
     "StoreError",
     "Summary",
+    "SummaryCall",
     "SummaryError",
     "SummaryJob",
     "SummaryReply",
     "SummaryRequest",
     "Target",
+    "Transport",
     "UnknownFormat",
     "View",
     "Violation",
     "Writer",
     "compact",
+    "model_writer",
     "open_store",
     "recall",
     "recall_tool",

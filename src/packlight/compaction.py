@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .types import Edit, Json, Violation
+from .types import Edit, Json, SummaryCall, Violation
 
 Outcome = Literal["unchanged", "reapplied", "compacted", "failed"]
 
@@ -38,6 +38,10 @@ class Report:
     """What was broken in the request already, where a batch was checked and left something broken."""
     counter: str = ""
     error: Exception | None = None
+    """What failed. With `outcome` `compacted` the batch stands all the same: the store could not be written and what
+    was taken out is held in memory, or a model wrote no usable summary and the digest stands alone."""
+    summary_calls: tuple[SummaryCall, ...] = ()
+    """The calls of a summarising model that this fit made, for whoever pays for them."""
 
     @property
     def layers(self) -> tuple[str, ...]:

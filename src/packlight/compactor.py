@@ -27,9 +27,11 @@ from .policy import Policy, preset
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import MemoryStore, Store, open_store
+from .summary.breaker import Breaker
 from .tokens import Counter, count_value, counter_for
-from .types import Edit, Json, SummaryReply, SummaryRequest, Violation, Writer
+from .types import Edit, Json, SummaryReply, SummaryRequest, Violation
 from .view import ResultAt, View, apply
+from .writers import needs_await, writer_of
 
 Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
 
@@ -42,7 +44,8 @@ class Compactor:
     known nothing is compacted ahead of an overflow error, from which the window is then learned.
     `overhead_tokens` is the size of system and tools when only bare lists are given. `recall="files"` lets
     placeholders name plain files of the store, and writes the conversation there too, one JSON line a message, each
-    time something is taken out of it. `repair=True` mends broken requests on the way.
+    time something is taken out of it. `repair=True` mends broken requests on the way. `writer` names a model that
+    writes the prose of summaries (see `model_writer`); without one no model is ever asked.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Compactor:
         window_tokens: int | None = None,
         max_input_tokens: int | None = None,
         overhead_tokens: int = 0,
-        writer: Writer | None = None,
+        writer: Any = None,
         keep_tools: Collection[str] = (),
         keep: Callable[[ResultAt], bool] | None = None,
         recall: str = "ref",
@@ -66,7 +69,9 @@ class Compactor:
         if recall not in ("ref", "files"):
             raise ValueError(f"recall is 'ref' or 'files', not {recall!r}")
         self.model = model
-        self.policy = preset(policy, writer)
+        self.policy = preset(policy, writer_of(writer))
+        self.needs_await = needs_await(self.policy)
+        """A writer can only be awaited: `afit` works, `fit` raises TypeError."""
         self.store: Store = open_store(store) if store is None or isinstance(store, (str, Path)) else store
         self.owner = owner
         self._counter = counter
@@ -81,6 +86,7 @@ class Compactor:
         self._counts: dict[tuple[str, str], Counting] = {}
         self._spare: Journal | None = None
         self._gauge = Gauge(self.store, owner, overhead_tokens)
+        self._breaker = Breaker()
 
     def _counted(self, model: str | None) -> Counting:
         """How this model's requests are counted, and the reader that remembers the counts."""
@@ -106,18 +112,22 @@ class Compactor:
         now_seconds: float | None = None,
         format: str | None = None,
         force: bool = False,
+        focus: str = "",
     ) -> Compaction:
         """The request, made to fit: valid for its API, its prefix unchanged unless a batch was due.
 
         Cheap when nothing is due. Raises InvalidRequest (UnknownFormat) for what is no request; any other failure
         stands in `report.error`, the request as it was with the edits it already had. `force` makes a batch
-        although none is due. `now_seconds` is the time of the call, for replays.
+        although none is due. `now_seconds` is the time of the call, for replays. `focus` tells a model that writes a
+        summary what to be most exact about. Raises TypeError when that model can only be awaited.
         """
-        return _drive(self._fit(request, conversation, now_seconds, format, force, fresh=False))
+        now = time.time() if now_seconds is None else now_seconds
+        return self._driven(self._fit(request, conversation, now, format, force, focus=focus), now)
 
     def fit_once(self, request: Json, *, format: str | None = None, force: bool = False) -> Compaction:
         """`fit` as if nothing was recorded, but for what the request shows to be our own output written back."""
-        return _drive(self._fit(request, None, None, format, force, fresh=True))
+        now = time.time()
+        return self._driven(self._fit(request, None, now, format, force, fresh=True), now)
 
     async def afit(
         self,
@@ -127,9 +137,31 @@ class Compactor:
         now_seconds: float | None = None,
         format: str | None = None,
         force: bool = False,
+        focus: str = "",
     ) -> Compaction:
-        """`fit` for coroutines."""
-        return _drive(self._fit(request, conversation, now_seconds, format, force, fresh=False))
+        """`fit` for coroutines: other tasks, and other fits of the same conversation, go on while a model writes."""
+        now = time.time() if now_seconds is None else now_seconds
+        steps = self._fit(request, conversation, now, format, force, focus=focus)
+        try:
+            question = next(steps)
+            while True:
+                question = steps.send(self._unasked(question, now) or await _answer(question))
+        except StopIteration as done:
+            result: Compaction = done.value
+            return result
+        finally:
+            steps.close()
+
+    def _driven(self, steps: Planning, now: float) -> Compaction:
+        if self.needs_await:
+            raise TypeError("the writer of this compactor can only be awaited: use afit, or give it a sync one")
+        return _drive(steps, lambda question: self._unasked(question, now) or _ask(question))
+
+    def _unasked(self, question: SummaryRequest, now: float) -> SummaryReply | None:
+        """The reply where nobody is asked; None where somebody is."""
+        nobody = None if question.transport else SummaryError(f"no model answers: {question.prompt[:40]!r}")
+        why = nobody or self._breaker.paused(now)
+        return SummaryReply(text="", error=why) if why else None
 
     def record_usage(self, c: Compaction, usage: Any) -> None:
         """Tell what the provider counted for `c.request`: a reply's `usage`, as a dict or the SDK's object.
@@ -166,13 +198,13 @@ class Compactor:
         self,
         request: Json,
         conversation: str | None,
-        now_seconds: float | None,
+        now: float,
         format: str | None,
         force: bool,
         *,
-        fresh: bool,
+        focus: str = "",
+        fresh: bool = False,
     ) -> Planning:
-        now = time.time() if now_seconds is None else now_seconds
         fmt, items, head = split(request, format)
         mended: list[tuple[int, int, tuple[Json, ...]]] = []
         try:
@@ -192,7 +224,12 @@ class Compactor:
         if reason is None and not only_mended and not self._arrivals(work):
             self._gauge.sent(seen, work.view, now)
             return self._result(work, work.view, (), "nothing is due")
-        return (yield from self._batch(work, reason, force))
+        work.focus = focus
+        result = yield from self._batch(work, reason, force)
+        if work.calls:
+            vain = None if result.report.new_edits else SummaryError("no batch came of its summary")
+            self._breaker.note(work.error or vain, now)
+        return result
 
     def _mended(
         self, reader: Reader, fmt: Any, items: list[Any], head: Mapping[str, Any]
@@ -445,6 +482,7 @@ class Compactor:
             violations=tuple(broken),
             counter=work.counter.counter.name,
             error=error,
+            summary_calls=tuple(work.calls),
         )
         return Compaction(
             request=self._shaped(work, items) if changed else work.request,
@@ -478,14 +516,37 @@ class Compactor:
         return Compaction(request=request, messages=items, fits=True, changed=False, report=report, given=request)
 
 
-def _drive(steps: Planning) -> Compaction:
-    """Run to the end; what a writer asks a model is answered with an error where there is no model."""
+def _drive(steps: Planning, answer: Callable[[SummaryRequest], SummaryReply] | None = None) -> Compaction:
+    """Run to the end; what a writer asks a model is answered with an error where no model may be asked."""
+    nobody = SummaryReply(text="", error=SummaryError("no model is asked here"))
     try:
         question = next(steps)
         while True:
-            question = steps.send(
-                SummaryReply(text="", error=SummaryError(f"no model answers: {question.prompt[:40]!r}"))
-            )
+            question = steps.send(answer(question) if answer else nobody)
     except StopIteration as done:
         result: Compaction = done.value
         return result
+
+
+def _ask(question: SummaryRequest) -> SummaryReply:
+    assert question.transport is not None
+    started = time.monotonic()
+    try:
+        return question.transport.ask(question)
+    except Exception as error:
+        return _raised(question, error, started)
+
+
+async def _answer(question: SummaryRequest) -> SummaryReply:
+    assert question.transport is not None
+    started = time.monotonic()
+    try:
+        return await question.transport.aask(question)
+    except Exception as error:
+        return _raised(question, error, started)
+
+
+def _raised(question: SummaryRequest, error: Exception, started: float) -> SummaryReply:
+    """What becomes of an exception of a transport that somebody else made."""
+    model = question.transport.model if question.transport else ""
+    return SummaryReply(text="", error=error, model=model, seconds=max(time.monotonic() - started, 1e-6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .budget import Limits
@@ -14,7 +14,7 @@ from .policy import Policy, Size
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS
 from .tokens import Counter
-from .types import Edit, Json, Layer, SummaryReply, SummaryRequest, Target, Violation
+from .types import Edit, Json, Layer, SummaryCall, SummaryReply, SummaryRequest, Target, Violation
 from .view import View
 
 MIN_GAIN_RATIO = 0.05
@@ -59,6 +59,9 @@ class Work:
     attempt: int = 0
     error: Exception | None = None
     """What a layer failed with; the others went on."""
+    focus: str = ""
+    calls: list[SummaryCall] = field(default_factory=list)
+    """Of a summarising model, for this batch."""
     other_limit: bool = False
     """The request breaks a limit that is not of tokens: bytes, or number or size of images."""
 
@@ -66,13 +69,37 @@ class Work:
         """The view with what a layer plans; one that writes a summary is driven step by step."""
         try:
             if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
-                edits = yield from layer.steps(view, target)
+                edits, error = yield from self._noted(layer.steps(view, target))
+                self.error = error or self.error
             else:
                 edits = layer(view, target)
         except Exception as error:  # the other layers go on: an overflow must not depend on a writer
             self.error = error
             return view
         return view.with_edits(edits)
+
+    def _noted(
+        self, steps: Generator[SummaryRequest, SummaryReply, tuple[list[Edit], Exception | None]]
+    ) -> Generator[SummaryRequest, SummaryReply, tuple[list[Edit], Exception | None]]:
+        """The same steps, with every call noted that was made."""
+        try:
+            question = next(steps)
+            while True:
+                reply = yield question
+                if reply.seconds:
+                    self.calls.append(
+                        SummaryCall(
+                            model=reply.model,
+                            input_tokens=reply.input_tokens,
+                            output_tokens=reply.output_tokens,
+                            seconds=reply.seconds,
+                            error=reply.error,
+                        )
+                    )
+                question = steps.send(reply)
+        except StopIteration as done:
+            edits: tuple[list[Edit], Exception | None] = done.value
+            return edits
 
 
 def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Steps:
@@ -157,6 +184,7 @@ def target_of(work: Work, policy: Policy, force: bool) -> Target:
         target_tokens=goal,
         max_images=limits.max_images,
         max_image_pixels=limits.max_image_pixels,
+        focus=work.focus,
     )
 
 

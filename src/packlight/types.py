@@ -148,6 +148,8 @@ class Target:
     max_images: int | None = None
     max_image_pixels: int | None = None
     """Longest side that an image may have when there are many."""
+    focus: str = ""
+    """What the caller wants a summary to be most exact about."""
 
 
 Layer = Callable[["View", Target], list[Edit]]
@@ -169,8 +171,28 @@ class SummaryJob:
     kept: frozenset[int] = frozenset()
     """Messages of the range that stay verbatim in their place: open calls, the live request."""
     previous: Summary | None = None
-    """The summary that stands in the conversation now, if there is one."""
+    """What a model wrote into the summary that stands in the conversation now, and how far that reaches."""
     focus: str = ""
+
+
+class Transport(Protocol):
+    """Brings a summary request to a model and the answer back: the only part of a writer that does I/O.
+
+    Neither method raises for what the model or the way to it did: that stands in `SummaryReply.error`.
+    """
+
+    @property
+    def model(self) -> str:
+        """Its id; empty when not known."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """It can only be awaited."""
+        ...
+
+    def ask(self, request: SummaryRequest) -> SummaryReply: ...
+    async def aask(self, request: SummaryRequest) -> SummaryReply: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +202,9 @@ class SummaryRequest:
     system: str
     prompt: str
     max_tokens: int
+    """Room for the answer, a model's reasoning included."""
+    transport: Transport | None = field(default=None, repr=False, compare=False)
+    """Who is to be asked. Without one nobody is, and the reply is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +213,27 @@ class SummaryReply:
 
     text: str
     stop_reason: str = ""
+    """As the provider names it."""
+    called_tool: bool = False
     error: Exception | None = None
+    model: str = ""
+    input_tokens: int | None = None
+    """As the provider counted, cached ones included; None where nobody counted."""
+    output_tokens: int | None = None
+    seconds: float = 0.0
+    """From question to answer, retries of the client included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryCall:
+    """One call of a summarising model: what it cost."""
+
+    model: str
+    input_tokens: int | None
+    output_tokens: int | None
+    seconds: float
+    error: Exception | None = None
+    """What the call failed with. An answer that was not usable is no error of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +243,8 @@ class Summary:
     text: str
     end: int = 0
     """It covers the source up to here."""
-    facts: Mapping[str, Json] = field(default_factory=dict)
+    error: Exception | None = None
+    """Why a part that a model was to write is missing; the rest stands."""
 
 
 Writer = Callable[[SummaryJob], Generator[SummaryRequest, SummaryReply, Summary]]

@@ -80,6 +80,8 @@ def _twin(client: Any) -> Any:
 
 def _attached(client: Any, packing: Packing) -> Any:
     post, copied = client.post, client.copy
+    if packing.compactor.needs_await and not inspect.iscoroutinefunction(post):
+        raise TypeError("the writer can only be awaited, this client can't: wrap an async one, or give a sync writer")
 
     def copy_too(*args: Any, **kwargs: Any) -> Any:
         return _attached(copied(*args, **kwargs), packing)

@@ -1,16 +1,17 @@
 """`compact_history`: old turns become a summary; the newest stand behind it verbatim.
 
-The request after it: system | first user message | summary | (live request) | newest turns. The summary is made from
-the source each time, never from an earlier summary.
+The request after it: system | first user message | summary | (live request) | newest turns. The digest is made from the
+source each time, never from an earlier summary; what a model wrote is brought up to date with what is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import SummaryError
-from ..summary import digest
+from ..summary import Digest, ModelWriter, carried, digest, standing_prose
 from ..types import Edit, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Writer
 from ..view import View
 from .fold import Run, fold, pieces_of, runs_between, stands
@@ -22,7 +23,8 @@ MIN_SUMMARY_TOKENS = 600
 SUMMARY_RATIO = 0.4
 """And at least this share of what the budget leaves beside what stays, though the target be missed: a first message or
 tools that fill half the window must not starve it."""
-Steps = Generator[SummaryRequest, SummaryReply, "list[Edit]"]
+Steps = Generator[SummaryRequest, SummaryReply, "tuple[list[Edit], Exception | None]"]
+"""Ends with the planned edits, and why a part that a model was to write is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +42,16 @@ class CompactHistory:
 
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
-            return []
+            return [], None
         start, end = history_span(view, self._recent(target))
         runs = runs_between(view, start, end, _live(view))
         folded = _weight(view, runs)
         stays = view.tokens - folded
         room = max(target.target_tokens - stays, (target.budget_tokens - stays) * SUMMARY_RATIO)
         room = int(min(self.max_summary_tokens, room, folded * 0.9))
-        room = max(room, min(MIN_SUMMARY_TOKENS, int(folded * 0.9)))
-        return (yield from summarised(view, self.writer, end, runs, room, again=self.again))
+        least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
+        about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
+        return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
 
     def _recent(self, target: Target) -> int:
         if self.keep_recent_tokens is not None:
@@ -75,7 +78,7 @@ class NanoHistory:
 
     def steps(self, view: View, target: Target) -> Steps:
         if _standing(view) <= max(self.max_messages, self.keep_last + 3):
-            return []  # fewer than two messages less would stand
+            return [], None  # fewer than two messages less would stand
         last = len(view.messages) - self.keep_last
         end = max((b for _, b in pieces_of(view) if b <= min(last, _last_round(view))), default=0)
         first = next((i for i, m in enumerate(view.messages) if m.role != "system"), 0)
@@ -84,7 +87,8 @@ class NanoHistory:
         room = _room(self.max_summary_tokens, _weight(view, runs))
         frame = "[Previous conversation summary]: "
         join = not any(p.kind == "call" for m in view.messages for p in m.parts)
-        return (yield from summarised(view, self.writer, end, runs, room, frame=frame, join=join))
+        focus = target.focus
+        return (yield from summarised(view, self.writer, end, runs, room, frame=frame, focus=focus, join=join))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,8 @@ class ClassicHistory:
         start, end = history_span(view, 0)
         runs = runs_between(view, start, end, _live(view))
         room = _room(self.max_summary_tokens, _weight(view, runs))
-        return (yield from summarised(view, self.writer, end, runs, room, frame="[Compacted]\n\n"))
+        frame, focus = "[Compacted]\n\n", target.focus
+        return (yield from summarised(view, self.writer, end, runs, room, frame=frame, focus=focus))
 
 
 def summarised(
@@ -112,28 +117,44 @@ def summarised(
     max_tokens: int,
     *,
     frame: str = "",
+    focus: str = "",
     join: bool = True,
     again: bool = False,
+    prose: bool = True,
 ) -> Steps:
     """The edits that put the writer's summary in place of these stretches before `end`; none without a gain.
+
+    Without `prose`, where room is short, no model's words go into it.
 
     Raises SummaryError when the writer gives none.
     """
     if not runs or (not again and stands(view, runs)):
-        return []
+        return [], None
     going = {i for a, b in runs for i in range(a, b)}
     first, last = runs[0][0], runs[-1][1]
     keep = frozenset(range(first, last)) - going
-    job = SummaryJob(view=view, start=first, end=last, max_tokens=max_tokens, visible_from=end, kept=keep)
-    summary: Summary = yield from writer(job)
+    if not prose and isinstance(writer, ModelWriter):
+        writer = writer.digest
+    job = SummaryJob(
+        view=view,
+        start=first,
+        end=last,
+        max_tokens=max_tokens,
+        visible_from=end,
+        kept=keep,
+        previous=standing_prose(view, first, last, NAME) if prose else None,
+        focus=focus,
+    )
+    steps = carried(writer, job) if isinstance(writer, Digest) and job.previous else writer(job)
+    summary: Summary = yield from steps
     if not (summary.text or "").strip():
         if max_tokens < MIN_SUMMARY_TOKENS:
-            return []  # there was no room for one
+            return [], summary.error  # there was no room for one
         raise SummaryError("the writer gave an empty summary")
     reason = f"{len(going)} messages"
     text = frame + summary.text
     edits = fold(view, NAME, first, last, lambda _: text, reason=reason, keep=keep, join=join, again=again)
-    return edits if edits and view.with_edits(edits).tokens < view.tokens else []
+    return edits if edits and view.with_edits(edits).tokens < view.tokens else [], summary.error
 
 
 def _live(view: View) -> set[int]:
@@ -197,12 +218,15 @@ def _first_request(view: View) -> int:
 
 
 def run_without_model(steps: Steps) -> list[Edit]:
-    """The edits of a layer whose writer asks no model. Raises SummaryError when it does."""
+    """The edits of a layer whose writer gets along without a model: what it asks is answered by an error."""
+    nobody = SummaryReply(text="", error=SummaryError("no model is asked here: give the writer to a Compactor"))
     try:
         next(steps)
+        while True:
+            steps.send(nobody)
     except StopIteration as done:
-        return list(done.value)
-    raise SummaryError("this writer asks a model; give it to a Compactor")
+        edits: list[Edit] = done.value[0]
+        return edits
 
 
 __all__ = ["ClassicHistory", "CompactHistory", "NanoHistory", "history_span", "run_without_model"]

@@ -28,15 +28,13 @@ def read_earlier(digests: Sequence[str]) -> Earlier:
     """The facts of all digests in a history, oldest first."""
     found = Earlier()
     for text in digests:
-        sections = _sections(text)
-        found.words.extend(_joined(sections.get("words", "")))
-        found.instructions.extend(p for p in [sections.get("instructions", "")] if p)
-        if plan := sections.get("plan"):
+        told = sections(text)
+        found.words.extend(_joined(told.get("words", "")))
+        found.instructions.extend(p for p in [told.get("instructions", "")] if p)
+        if plan := told.get("plan"):
             found.plan[:] = plan.split("\n")
-        found.decisions.extend(sections.get("decisions", "").splitlines())
-        newer = dict(
-            _file(line) for line in sections.get("files", "").splitlines() if line and not line.startswith("[")
-        )
+        found.decisions.extend(told.get("decisions", "").splitlines())
+        newer = dict(_file(line) for line in told.get("files", "").splitlines() if line and not line.startswith("["))
         kept = {**newer, **{k: v for k, v in found.files.items() if k not in newer}}
         found.files.clear()
         found.files.update(kept)
@@ -53,13 +51,14 @@ def _file(line: str) -> tuple[str, str]:
     return (path, what) if colon else (line, "touched")
 
 
-def _sections(text: str) -> dict[str, str]:
+def sections(text: str) -> dict[str, str]:
+    """The bodies of a digest's sections, by their names in `frame.TITLES`."""
     text = text.lstrip().removeprefix(BEGIN)
     end = text.rfind(END)
     text = text[:end] if end >= 0 else text
     places = sorted((at, name) for name, title in TITLES.items() if (at := _line(text, title)) >= 0)
     out: dict[str, str] = {}
-    for (at, name), (stop, _) in zip(places, [*places[1:], (len(text), "")], strict=True):
+    for (at, name), (stop, _) in zip(places, [*places[1:], (len(text), "")], strict=False):
         out[name] = text[at + len(TITLES[name]) : stop].strip("\n")
     return out
 

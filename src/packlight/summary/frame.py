@@ -13,6 +13,7 @@ BEGIN = (
 END = "[End of the condensed turns. The conversation goes on in the messages that follow.]"
 
 TITLES = {
+    "prose": "## Summary of the earlier turns, by a model (where the record below says otherwise, the record is right)",
     "words": "## What the user said, word for word, oldest first",
     "instructions": "## Instructions that were loaded, as they were",
     "plan": "## State of the last plan",

@@ -155,11 +155,7 @@ def _scored(
     for raw, name in _names(last, visible):
         group = owner.get(raw, -1)
         score = 0.8 * math.log(mentions[raw]) + 1.2 * math.exp((last[raw] - now) / 100) - math.log(len(name) + 1)
-        score += (
-            (scores[group] if group >= 0 else 0.0)
-            + (0.7 if raw in typed else 0.0)
-            + _kind_score(name)
-        )
+        score += (scores[group] if group >= 0 else 0.0) + (0.7 if raw in typed else 0.0) + _kind_score(name)
         score = round(score, 6)
         if name not in best or (score, group) > (best[name][0], best[name][2]):
             best[name] = (score, name, group)

@@ -1,0 +1,54 @@
+"""What may be given as `writer=`, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .policy import Policy
+from .summary import ModelWriter
+from .transport import TIMEOUT_SECONDS, takes_job, transport_of
+from .types import Writer
+
+__all__ = ["model_writer", "needs_await", "writer_of"]
+
+
+def model_writer(
+    source: Any,
+    *,
+    model: str = "",
+    base_url: str | None = None,
+    api_key: str | None = None,
+    window_tokens: int | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    instructions: str = "",
+) -> Writer:
+    """A writer that asks a model for the prose of a summary; the digest's facts stand beside it.
+
+    `source` is one of these:
+
+    - `"anthropic:MODEL"` or `"openai:MODEL"`, through the official SDK (extras `anthropic` and `openai`), which finds
+      its key as always or is given `api_key`. With `base_url`, `openai:` is any server that speaks Chat Completions.
+    - a client of either SDK, sync or async, together with `model`. It is used as it is and never closed.
+    - a function, sync or async, from the prompt to the text. One whose parameter is annotated `SummaryRequest` is given
+      that, and may give a `SummaryReply`.
+
+    `window_tokens` is that model's window, where packlight does not know the model; a longer history is summarised in
+    parts. `timeout_seconds` holds for each call (a sync function has to end by itself). `instructions` are added to
+    the prompt. Raises TypeError and ValueError for what is none of these.
+    """
+    transport = transport_of(source, model=model, base_url=base_url, api_key=api_key, timeout_seconds=timeout_seconds)
+    return ModelWriter(transport=transport, window_tokens=window_tokens, instructions=instructions)
+
+
+def writer_of(writer: Any) -> Writer | None:
+    """The writer that a `writer=` argument means: itself when it is a `Writer`, else one that asks a model."""
+    if writer is None or isinstance(writer, ModelWriter) or takes_job(writer):
+        return writer
+    return model_writer(writer)
+
+
+def needs_await(policy: Policy) -> bool:
+    """Whether a writer of this policy can only be awaited."""
+    layers = (*policy.on_arrival, *policy.each_call, *policy.when_due, *policy.on_overflow)
+    writers = (getattr(layer, "writer", None) for layer in layers)
+    return any(w.transport.is_async for w in writers if isinstance(w, ModelWriter))
