@@ -20,7 +20,7 @@ from .keep import live_request, typed_messages
 NAME = "compact_history"
 MIN_SUMMARY_TOKENS = 600
 """A summary gets at least so much room, or nine tenths of what it stands for: less says nothing."""
-SUMMARY_RATIO = 0.4
+SUMMARY_RATIO = 0.5
 """And at least this share of what the budget leaves beside what stays, though the target be missed: a first message or
 tools that fill half the window must not starve it."""
 Steps = Generator[SummaryRequest, SummaryReply, "tuple[list[Edit], Exception | None]"]
@@ -31,8 +31,9 @@ Steps = Generator[SummaryRequest, SummaryReply, "tuple[list[Edit], Exception | N
 class CompactHistory:
     writer: Writer = field(default=digest, repr=False)
     keep_recent_tokens: int | None = None
-    """Newest turns that stay; None: a fifth of the target, at least 4,000 where that fits."""
-    max_summary_tokens: int = 30_000
+    """Newest turns that stay; None: a fifth of the target beside system and tools, at least 4,000 where
+    that fits."""
+    max_summary_tokens: int = 40_000
     again: bool = False
     """Write a smaller summary where nothing but a summary stands already."""
 
@@ -43,7 +44,7 @@ class CompactHistory:
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
             return [], None
-        start, end = history_span(view, self._recent(target))
+        start, end = history_span(view, self._recent(view, target))
         runs = runs_between(view, start, end, _live(view))
         folded = _weight(view, runs)
         stays = view.tokens - folded
@@ -53,10 +54,11 @@ class CompactHistory:
         about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
         return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
 
-    def _recent(self, target: Target) -> int:
+    def _recent(self, view: View, target: Target) -> int:
         if self.keep_recent_tokens is not None:
             return self.keep_recent_tokens
-        return max(target.target_tokens // 5, min(4_000, target.target_tokens // 3))
+        room = max(0, target.target_tokens - round(view.head_tokens * view.ratio))
+        return max(room // 5, min(4_000, room // 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

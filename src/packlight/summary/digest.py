@@ -34,14 +34,14 @@ class Digest:
     """Options of the digest: what share of `max_tokens` each section may take. Call it as a `Writer`."""
 
     words_ratio: float = 0.40
-    instructions_ratio: float = 0.10
+    instructions_ratio: float = 0.08
     plan_ratio: float = 0.10
     errors_ratio: float = 0.05
-    decisions_ratio: float = 0.05
+    decisions_ratio: float = 0.04
     files_ratio: float = 0.14
-    log_ratio: float = 0.09
+    log_ratio: float = 0.07
     names_ratio: float = 0.36
-    copies_ratio: float = 0.45
+    copies_ratio: float = 0.36
     small_tokens: int = 1_500
     """Below it only words, open items and files are written."""
     recall_line: str = ""
