@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from packlight import formats
 from packlight.summary import Digest, digest
-from packlight.summary.copies import file_models
-from packlight.summary.files import file_events
 from packlight.summary.frame import BEGIN, END, TITLES
 from packlight.types import SummaryJob
 from packlight.view import View
@@ -176,58 +174,6 @@ def test_copies_follow_edits():
     messages += call(2, "ok", file_path="/a.py", old_string=lines[4], new_string="line five is new\nand one more")
     lines[4:5] = ["line five is new", "and one more"]
     assert "\n".join(lines) in section(digest_of(messages), "copies").replace("\n@13\n", "\n").replace("\n@19\n", "\n")
-
-
-def models_after(*turns):
-    messages = [user("go"), *(m for n, turn in enumerate(turns) for m in call(n, **turn))]
-    view = view_of(messages)
-    return file_models(view, file_events(view), 0, len(messages))
-
-
-READ = {"result": "one\ntwo\nthree\nfour", "file_path": "/r/a.py"}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git checkout main",
-        "git stash pop",
-        "git merge dev",
-        "sed -i s/a/b/ /r/a.py",
-        "python x.py > a.py",
-        "mv b.py /r/a.py",
-    ],
-)
-def test_uncertain_file_is_dropped(command):
-    assert models_after(READ, {"result": "ok", "command": command}) == []
-
-
-@pytest.mark.parametrize(
-    "command", ["git status", "git checkout -b new", "git merge-base a b", "cat a.py", "pytest a.py 2>&1 | tail"]
-)
-def test_harmless_command_keeps_file(command):
-    assert models_after(READ, {"result": "ok", "command": command})[0].fragments[0].start == 1
-
-
-@pytest.mark.parametrize(
-    "turn",
-    [
-        {"result": "ok", "command": "npx prettier --write ."},
-        {"result": "done", "prompt": "Please refactor all the handlers of the module and report"},
-        {"result": "ok", "file_path": "/r/a.py", "old_string": "not there", "new_string": "x"},
-    ],
-)
-def test_line_numbers_are_lost_when_uncertain(turn):
-    (model,) = models_after(READ, turn)
-    assert model.fragments[0].start == 0
-
-
-def test_contradicting_read_takes_numbers():
-    (model,) = models_after(READ, {"result": "2\tzwei\n3\tdrei", "file_path": "/r/a.py", "offset": 2, "limit": 2})
-    assert [(f.start, f.lines) for f in model.fragments] == [
-        (0, ["one", "two", "three", "four"]),
-        (2, ["zwei", "drei"]),
-    ]
 
 
 def test_forged_frame_is_marked():

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packlight import formats
-from packlight.summary.files import FileEvent, file_events, patch_changes, read_text, shell_files
+from packlight.summary.files import FileEvent, file_events, patch_changes
+from packlight.summary.reads import read_text
 from packlight.summary.secrets import mask
 from packlight.summary.wording import clean, error_lines, is_failure, one_line, outcome_of, preview, target_of
 from packlight.types import Part
@@ -102,17 +103,19 @@ def test_patch_is_read():
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("cat src/a.py", [("read", "src/a.py", "")]),
-        ("cd /x && sed -n '1,40p' a.py | head", [("read", "a.py", "")]),
-        ("cat > new.sh <<'EOF'\necho hi\nEOF\nchmod +x new.sh", [("write", "new.sh", "echo hi\n")]),
-        ("cat > new.sh <<EOF\necho $HOME\nEOF", []),
-        ("sed -i 's/a/b/' conf.ini", [("edit", "conf.ini", "")]),
-        ("rm -rf build/x.o", [("delete", "build/x.o", "")]),
-        ("git log --oneline | head -5", []),
+        ("cat src/a.py", [("read", "/w/src/a.py", False)]),
+        ("cat a.py | grep x", [("read", "/w/a.py", True)]),
+        ("cat > /r/new.sh <<'EOF'\necho hi\nEOF\nchmod +x new.sh", [("write", "/r/new.sh", False)]),
+        ("sed -i 's/a*/b/' conf.ini", [("edit", "/w/conf.ini", True)]),
+        ("cp a b.py", [("write", "/w/b.py", True)]),
+        ("rm -rf build/x.o", [("delete", "/w/build/x.o", False)]),
+        ("git checkout main && go vet", []),
     ],
 )
-def test_shell_commands_hint_at_files(command, expected):
-    assert shell_files(command) == expected
+def test_shell_commands_are_events_of_files(command, expected):
+    run, *files = file_events(view_of(({"cmd": command, "workdir": "/w"}, "out")))
+    assert (run.action, run.command, run.ok) == ("run", command, True)
+    assert [(e.action, e.path, e.hint) for e in files] == expected
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,24 @@ def test_shell_commands_hint_at_files(command, expected):
     [
         ("     1→a\n     2→\n     3→b", ("a\n\nb", 1)),
         ("12\ta\n13\tb", ("a\nb", 12)),
+        ("28.   a\n29. \n30. b", ("  a\n\nb", 28)),
+        ("1. first\n2. second", ("1. first\n2. second", 0)),
+        ("<file>\n00002| \n00003|  x\n\n(File has more lines. Use 'offset' to read beyond 3)\n</file>", ("\n x", 2)),
+        (
+            "<path>/a</path>\n<type>file</type>\n<content>\n1: a\n2: b\n\n(End of file - total 2)\n</content>",
+            ("a\nb", 1),
+        ),
+        ("<system>2 lines read from file starting from line 9.</system>\n     9\ta\n    10\tb\n", ("a\nb", 9)),
+        (
+            "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines 7-8 of 9 total lines.\n"
+            "Action: To read more, use 'offset'.\n\n--- FILE CONTENT (truncated) ---\na\nb",
+            ("a\nb", 7),
+        ),
+        (
+            "<persisted-output>\nOutput too large (59.5KB). Full output saved to: /x.txt\n\nPreview (first 2KB):\n"
+            "     1→a\n     2→b\n     3→half\n...\n</persisted-output>",
+            ("a\nb", 1),
+        ),
         ("1: not\n7: a listing", ("1: not\n7: a listing", 0)),
         ("plain\ntext", ("plain\ntext", 0)),
         ("a\nb\n\n... (46 more lines not shown. Use offset=3 to continue reading)", ("a\nb", 0)),
@@ -238,6 +259,5 @@ def test_hostile_text_takes_linear_time():
         (
             read_text(result),
             target_of(Part("call", 0, arguments={"command": text})),
-            shell_files(text),
             list(patch_changes(text)),
         )

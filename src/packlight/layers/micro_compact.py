@@ -105,8 +105,8 @@ def _files(view: View, places: set[Place]) -> Iterator[tuple[Place, str]]:
     newest: dict[str, FileEvent] = {}
     for event in reversed(file_events(view)):
         place = (event.result_message, event.result_place)
-        if not event.ok:
-            continue
+        if not event.ok or event.effects or (event.shown is not None and not event.shown.alone):
+            continue  # what a shell command did and showed besides is not known
         if event.action in ("write", "edit"):
             if event.action == "write":
                 newest.setdefault(event.path, event)

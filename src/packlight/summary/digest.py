@@ -16,9 +16,11 @@ from functools import cached_property
 from itertools import tee
 
 from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest
-from .copies import Block, FileModel, copies_text, file_models, normal, ranked_blocks
+from .copies import Block, copies_text, ranked_blocks
 from .earlier import read_earlier
 from .files import file_events
+from .follow import file_models, normal
+from .fragments import FileModel
 from .frame import BEGIN, END, TITLES, neutral
 from .log import earlier_actions, log_lines, newest_first
 from .names import Names, Source, Touch, seen_names, strings, visible_words

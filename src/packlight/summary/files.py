@@ -1,13 +1,12 @@
 """What was done to which file, read from the recorded calls and their results.
 
 A tool is known by the shape of its arguments, never by a list of names: a path with an old and a new text is an
-edit, whoever's tool it is. Shell commands are read only as far as they are plain (`cat FILE`, `sed -n 1,9p FILE`,
-a quoted heredoc), and what they show is a hint that a file was looked at, no certain copy of it.
+edit, whoever's tool it is. Shell commands are read as far as they are plain (`shell`, `effects`, `shown`): what is not
+certain of them is a hint that a file was touched, no more.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,12 @@ from typing import Literal
 
 from ..types import Json, Part
 from ..view import View
+from .effect import PATHLESS, Effect
+from .effects import line_effects, script_effect, touches_files
 from .rules import holds_any, rule
-from .wording import PATH_KEYS, clean, command_of, is_failure, text_at
+from .shell import joined
+from .shown import Shown, shown_files
+from .wording import PATH_KEYS, command_of, is_failure, output_of, text_at
 
 Action = Literal["read", "write", "edit", "delete", "search", "run"]
 
@@ -57,6 +60,10 @@ class FileEvent:
     """Read off a shell command: the file was touched, but its text is not certain."""
     command: str = ""
     """The command of a run."""
+    effects: Sequence[Effect] = ()
+    """Read off a shell command: what it does to this file, or, of a run, to files that it does not name."""
+    shown: Shown | None = None
+    """Read off a shell command: which lines its output shows, and where."""
 
 
 def file_events(view: View, start: int = 0, end: int | None = None) -> list[FileEvent]:
@@ -81,8 +88,9 @@ def _all_events(view: View) -> list[FileEvent]:
             if part.kind != "call" or part.server:
                 continue
             j, m = answer.get((i, k), (-1, -1))
-            ok = j >= 0 and not is_failure(messages[j].parts[m])
-            events.extend(_Call(part, i, k, j, m, ok).events())
+            result = messages[j].parts[m] if j >= 0 else None
+            ok = result is not None and not is_failure(result)
+            events.extend(_Call(part, i, k, j, m, ok, result).events())
     return events
 
 
@@ -95,6 +103,7 @@ _END_KEYS = ("end_line", "endLine", "line_end", "EndLine", "end")
 _PLACE_KEYS = frozenset([*_OFFSET_KEYS, *_LIMIT_KEYS, *_END_KEYS, "view_range", "range", "pages"])
 _ALL_KEYS = ("replace_all", "replaceAll", "all")
 _SEARCH_KEYS = ("pattern", "regex", "query", "glob", "search_term")
+_FOLDER_KEYS = ("workdir", "cwd", "working_directory", "workingDirectory")
 _BATCH_KEYS = ("edits", "changes", "replacements")
 _MORE_KEYS = ("command", "insert_line", "cell_id", "patch", "diff")
 _TELLING = frozenset([*OLD_KEYS, *NEW_KEYS, *CONTENT_KEYS, *_SEARCH_KEYS, *_BATCH_KEYS, *_MORE_KEYS])
@@ -109,6 +118,7 @@ class _Call:
     result_message: int
     result_place: int
     ok: bool
+    result: Part | None
 
     def event(self, action: Action, path: str, **about: Json) -> FileEvent:
         return FileEvent(
@@ -130,7 +140,7 @@ class _Call:
         if path and "\n" not in path and len(path) <= 1_000:
             return self.on_file(path, arguments)
         if command := command_of(self.part):
-            return self.on_shell(command)
+            return self.on_shell(command, text_at(arguments, _FOLDER_KEYS))
         files = arguments.get("files") or arguments.get("paths")
         if isinstance(files, list):
             return self.on_list(files)
@@ -155,7 +165,7 @@ class _Call:
         if batch is not None:
             return [self.edit(path, change) for change in batch if isinstance(change, Mapping)]
         if verb and verb not in ("create", "str_replace", "write", "insert") and " " in verb:
-            return self.on_shell(verb)
+            return self.on_shell(verb, text_at(arguments, (*_FOLDER_KEYS, "dir_path", "directory")))
         if _has(arguments, OLD_KEYS) and (verb == "str_replace" or _has(arguments, NEW_KEYS)):
             return [self.edit(path, arguments)]
         if "new_source" in arguments or "cell_id" in arguments:  # a notebook's cell: its file is JSON around it
@@ -200,17 +210,49 @@ class _Call:
             if path:
                 yield self.event("read", path, hint=True)
 
-    def on_shell(self, command: str) -> Iterator[FileEvent]:
+    def on_shell(self, command: str, folder: str = "") -> Iterator[FileEvent]:
         if "*** Begin Patch" in command:
-            yield from self.patched(command)
-            return
-        yield self.event("run", "", command=command)
-        for action, path, new in shell_files(command):
-            yield self.event(action, path, new=new, hint=not new)
+            yield from self.patched(command, folder)
+        elif (self.part.arguments or {}).get("code") == command:  # of a language, not of a shell
+            effect = script_effect(command)
+            yield self.event("run", "", command=command, effects=[effect] if effect else ())
+        elif not touches_files(command):
+            yield self.event("run", "", command=command)
+        else:
+            output = output_of(self.result) if self.result else ""
+            run, effects = line_effects(command, folder, output)
+            everywhere = [e for e in effects if not e.path or e.kind in PATHLESS]
+            yield self.event("run", "", command=command, effects=everywhere)
+            if self.result is not None and not (effects and everywhere):
+                is_framed = output is not self.result.text
+                for shown in shown_files(run, output if self.ok else "", is_framed=is_framed):
+                    yield self.shown(shown)
+            for effect in effects:
+                if effect.path and effect.kind not in PATHLESS:
+                    yield self.touched(effect)
 
-    def patched(self, text: str) -> Iterator[FileEvent]:
+    def shown(self, shown: Shown) -> FileEvent:
+        limit = shown.most if shown.most < 1e9 else 0
+        offset = shown.first if shown.first > 1 else 0
+        return self.event("read", shown.path, offset=offset, limit=limit, hint=shown.start < 0, shown=shown)
+
+    def touched(self, effect: Effect) -> FileEvent:
+        action: Action = (
+            "delete" if effect.kind == "delete" else "write" if effect.kind in ("write", "copy") else "edit"
+        )
+        is_hint = effect.kind not in ("write", "append", "replace", "delete")
+        return self.event(
+            action,
+            effect.path,
+            new=effect.text,
+            everywhere=effect.everywhere,
+            hint=is_hint,
+            effects=(effect,),
+        )
+
+    def patched(self, text: str, folder: str = "") -> Iterator[FileEvent]:
         for change in patch_changes(text):
-            yield self.event(change.action, change.path, old=change.old, new=change.new)
+            yield self.event(change.action, joined(folder, change.path), old=change.old, new=change.new)
 
 
 def _has(arguments: Mapping[str, Json], keys: tuple[str, ...]) -> bool:
@@ -306,104 +348,3 @@ def _hunk(action: str, path: str, lines: Sequence[str]) -> Iterator[Change]:
         old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
         new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
         yield Change("edit", path, old, new)
-
-
-# ---- shell
-
-_PATH = r"(?P<path>'[^'\n]{1,400}'|\"[^\"\n$`]{1,400}\"|[\w./~@+:,\\-]{1,400})"
-_READS = rule(
-    r"(?:^|[;&|(]\s{0,8}|\n\s{0,8})"
-    r"(?:cat(?: -[nAbe]{1,3})?|nl(?: -\w{1,3})?|head(?: -n? ?\d{1,6})?|tail(?: -n? ?\+?\d{1,6})?"
-    rf"|sed -n ['\"]?[\d,$p;]{{1,40}}['\"]?|less|bat|type|Get-Content)\s{{1,4}}(?![-<>]){_PATH}"
-)
-_HEREDOC = rule(
-    rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}<<-?\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)[^\n]{{0,80}}\n"
-)
-_HEREDOC_AFTER = rule(
-    rf"(?:^|\n)\s{{0,8}}cat\s{{0,4}}<<\s{{0,2}}(?P<quote>['\"])(?P<end>\w{{1,40}})(?P=quote)\s{{0,4}}(?P<sign>>>?)\s{{0,4}}{_PATH}\s{{0,4}}\n"
-)
-_IN_PLACE = rule(
-    rf"\b(?:sed|perl)\s[^\n|;&]{{0,20}}-[a-zA-Z]{{0,4}}i[^\n|;&]{{0,400}}?\s{_PATH}\s{{0,4}}(?=$|\n|[;&|])"
-)
-_REMOVES = rule(rf"(?:^|[;&|]\s{{0,8}}|\n\s{{0,8}})rm\s(?:-\w{{1,4}}\s){{0,2}}{_PATH}\s{{0,4}}(?=$|\n|[;&|])")
-_READERS = ("cat ", "nl ", "head ", "tail ", "sed -n", "less ", "bat ", "type ", "Get-Content ")
-_SHELL_CHARS = 20_000
-"""A longer command is read only so far: what it names beyond is not seen."""
-
-
-def shell_files(command: str) -> list[tuple[Action, str, str]]:
-    """Files that a shell command plainly reads or writes: (action, path, whole text when it is certain)."""
-    found: list[tuple[int, Action, str, str]] = []
-    heredocs = [m for rule in (_HEREDOC, _HEREDOC_AFTER) for m in rule.finditer(command)] if "<<" in command else []
-    body_from = min((m.end() for m in heredocs), default=min(len(command), _SHELL_CHARS))
-    for match in heredocs:
-        stop = command.find("\n" + match["end"], match.end() - 1)
-        body = command[match.end() : stop + 1] if stop >= 0 else ""
-        action: Action = "write" if match["sign"] == ">" else "edit"
-        found.append((match.start(), action, _unquoted(match), body if action == "write" else ""))
-    short = command[:body_from]
-    if holds_any(short, _READERS):
-        found += [(m.start(), "read", _unquoted(m), "") for m in _READS.finditer(short)]
-    if "sed -" in short or "perl -" in short:
-        found += [(m.start(), "edit", _unquoted(m), "") for m in _IN_PLACE.finditer(short)]
-    if "rm " in short:
-        found += [(m.start(), "delete", _unquoted(m), "") for m in _REMOVES.finditer(short)]
-    found.sort(key=lambda f: f[0])
-    return [(action, path, body) for _, action, path, body in found if _is_path(path)]
-
-
-def _unquoted(match: re.Match[str]) -> str:
-    return match["path"].strip("'\"")
-
-
-def _is_path(path: str) -> bool:
-    return bool(path) and not path.isdigit() and path not in ("EOF", "/dev/null", "-")
-
-
-# ---- text of a read
-
-_NUMBERED = rule(r" {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )")
-_LISTED = rule(r"^ {0,8}(\d{1,7})(?:→|\t| ?\| ?|: )(.*)$", re.MULTILINE)
-_NOTES = rule(
-    r"\n{1,3}(?:\[(?:Showing lines|\d[\d,]* more lines)[^\n]*\]|\.\.\. \(\d[\d,]* more lines not shown[^\n]*\)"
-    r"|<system-reminder>.*?</system-reminder>)\s*\Z",
-    re.S,
-)
-_NOTE_SIGNS = ("\n[Showing lines", "\n<system-reminder>", " more lines in file", " more lines not shown")
-_FRAME = rule(r"\A(?:Here's the (?:result of running|content)[^\n]*\n|<file>\n|\[File: [^\n]*\]\n)")
-
-
-def read_text(result: Part) -> tuple[str, int]:
-    """The file's own text in the result of a read, and the number of its first line (0 when it tells none).
-
-    Line numbers in front, notes behind and frames around are taken off.
-    """
-    text = _without_notes(result.text)
-    if frame := _FRAME.match(text):
-        text = text[frame.end() :].removesuffix("</file>").rstrip("\n")
-    first = _NUMBERED.match(text)
-    if not first:
-        return text, 0
-    text = text.removesuffix("\n")
-    listed = _LISTED.findall(text)
-    start = int(first[1])
-    if len(listed) != text.count("\n") + 1 or any(int(n) != start + i for i, (n, _) in enumerate(listed)):
-        return text, 0  # no listing after all: a table, a log
-    return "\n".join(line for _, line in listed), start
-
-
-def _without_notes(text: str) -> str:
-    if "\r" in text or "\x00" in text:
-        text = clean(text)
-    if text.rstrip()[-1:] not in ("]", ">", ")"):  # as every note ends
-        return text
-    for _ in range(4):
-        cut = max(map(text.rfind, _NOTE_SIGNS))
-        if cut < 0 or len(text) - cut > 20_000:
-            return text
-        start = max(0, cut - 40)
-        shorter = text[:start] + _NOTES.sub("", text[start:])
-        if shorter == text:
-            return text
-        text = shorter
-    return text

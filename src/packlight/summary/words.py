@@ -9,8 +9,8 @@ from typing import Literal
 
 from ..types import Part
 from ..view import View
-from .files import read_text
 from .frame import BEGIN
+from .reads import read_text
 from .rules import rule
 from .wording import PATH_KEYS, head, tail, text_at
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...summary.copies import normal, shown_lines
 from ...summary.files import FileEvent, file_events
+from ...summary.follow import normal, shown_lines
 from ...summary.frame import BEGIN, END, TITLES
 from ...view import View
 from ..walk import Call
@@ -112,7 +112,7 @@ class CopyTruth:
             return
         if event.action == "read" and event.ok and not event.hint:
             self._compare(view, event, path, turn)
-        elif event.action == "edit" and not event.hint:
+        elif event.action == "edit" and not event.hint and not event.effects:
             self._waiting[path] = [CopyLine(0, x.text) for x in self._waiting[path] if not _touches(event.old, x.text)]
         elif event.action in ("edit", "write", "delete"):
             del self._waiting[path]
@@ -121,7 +121,7 @@ class CopyTruth:
         text, first, whole = shown_lines(view.messages[event.result_message].parts[event.result_place], event)
         lines = text.split("\n")
         known = set(lines)
-        compared = [x for x in self._waiting[path] if whole or first <= x.number < first + len(lines)]
+        compared = [x for x in self._waiting[path] if whole or (first and first <= x.number < first + len(lines))]
         if not compared:
             return
         taken = set(compared)

@@ -20,8 +20,8 @@ from typing import Any
 
 from ...formats import encode, format_named
 from ...summary import digest
-from ...summary.copies import normal
 from ...summary.files import file_events
+from ...summary.follow import normal
 from ...types import Json, SummaryJob
 from ...view import View
 from ..session import Segment, Session
