@@ -32,7 +32,7 @@ MIN_SCORE = -2.8
 _WORD = bytes(c if (c < 128 and chr(c).isalnum()) or c in b"_./-@+" else 32 for c in range(256))
 _NAME = rule(
     rb"(?m)^([-./@+]{0,2}("
-    rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]))"
+    rb"(?=[^\n]{0,79}(?:[0-9_/]|[a-z][A-Z]|[A-Z]{2}|[^.\n]\.[A-Za-z0-9]|[a-z]-[a-z]))"
     rb"[A-Za-z0-9_/@~][A-Za-z0-9_./@+-]{2,119}?"
     rb")[-./@+]{0,3})$"
 )
@@ -40,6 +40,8 @@ _JUNK = rule(
     r"[A-Za-z0-9+]{65,}|[-_./+@\d]{1,3}|(.)\1{5,}|[A-Z]{1,5}|[A-Z][a-z]+-?[a-z]*|.{1,2}[./].{1,3}|\d+(?:st|nd|rd|th|px|em|rem|ms|s|k|x|%)?"
 )
 _FILE = rule(r"\.[A-Za-z]\w{0,4}$")
+_COMPOUND = rule(r"-{0,2}[A-Za-z]+(?:-[A-Za-z]+)+")
+"""As names of styles, options and packages are, and plain words of prose."""
 _ID = rule(r"(?=\w*\d)[0-9a-f]{12,64}|[0-9a-f]{8}-[0-9a-f-]{13,27}")
 """A hash or a UUID: long, and good for nothing unless whole."""
 _NUMBER = rule(r"\d{3,}")
@@ -165,6 +167,8 @@ def _scored(
 def _kind_score(name: str) -> float:
     if name.isdigit():
         return -2.6
+    if _COMPOUND.fullmatch(name):
+        return -0.5
     return 0.5 if _FILE.search(name) or _ID.fullmatch(name) else 0.0
 
 
