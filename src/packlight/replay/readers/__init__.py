@@ -10,7 +10,28 @@ from ...errors import UnknownFormat
 from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
-from . import claude_code, codex, copilot, gemini, gemini_cli, langchain, messages, opencode, pi
+from . import (
+    atif,
+    claude_code,
+    cline,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    gemini_cli,
+    inspect_ai,
+    langchain,
+    messages,
+    mini_swe_agent,
+    opencode,
+    openhands,
+    openhands_sdk,
+    pi,
+    smolagents,
+    swe_agent,
+    swe_agent_calls,
+    tau2,
+)
 from .lines import read_records
 
 __all__ = ["FORMAT_NAMES", "Reader", "find_files", "read_sessions"]
@@ -42,12 +63,23 @@ _READERS: dict[str, Reader] = {
     "gemini-cli": gemini_cli,
     "gemini": gemini,
     "langchain": langchain,
+    "openhands": openhands,
+    "openhands-sdk": openhands_sdk,
+    "swe-agent": swe_agent,
+    "swe-agent-calls": swe_agent_calls,
+    "mini-swe-agent": mini_swe_agent,
+    "atif": atif,
+    "inspect-ai": inspect_ai,
+    "smolagents": smolagents,
+    "cline": cline,
+    "tau2": tau2,
+    "cursor": cursor,
     "messages": messages,
 }
 """In the order in which they are asked: the most specific first, plain messages last."""
 FORMAT_NAMES = (*_READERS, *FORMATS)
 """What may be named; readers that other packages add under `packlight.readers` come on top."""
-_SUFFIXES = (".jsonl", ".json")
+_SUFFIXES = (".jsonl", ".json", ".traj")
 
 
 def read_sessions(source: str | os.PathLike[str] | bytes, *, format: str | None = None) -> list[Session]:
