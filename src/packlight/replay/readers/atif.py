@@ -11,7 +11,8 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .chat_log import Call, ChatLog, Round, as_text, call_of, dicts, entries, first_text, usage_of
+from .chat_log import Call, ChatLog, Round, as_text, call_of, entries, first_text, usage_of
+from .values import mapping, mappings, string
 
 Step = dict[str, Any]
 
@@ -35,17 +36,16 @@ def _with_sub_agents(record: Step, name: str, notes: Notes) -> list[Session]:
     while waiting:
         trajectory, named, own = waiting.pop(0)
         sessions.append(_session(trajectory, named, own))
-        for i, sub in enumerate(dicts(trajectory.get("subagent_trajectories"))):
+        for i, sub in enumerate(mappings(trajectory.get("subagent_trajectories"))):
             sub_id = first_text(sub.get("trajectory_id"), sub.get("session_id")) or f"sub-agent-{i}"
             waiting.append((sub, f"{name}#{sub_id}", Notes()))
     return sessions
 
 
 def _session(record: Step, name: str, notes: Notes) -> Session:
-    agent = record.get("agent")
-    agent = agent if isinstance(agent, dict) else {}
+    agent = mapping(record.get("agent"))
     model = first_text(agent.get("model_name"))
-    steps = dicts(record.get("steps"))
+    steps = mappings(record.get("steps"))
     reader = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps))
     for step in steps:
         reader.take(step)
@@ -53,7 +53,7 @@ def _session(record: Step, name: str, notes: Notes) -> Session:
     notes.add("further part of the session in another file", bool(record.get("continued_trajectory_ref")))
     if record.get("final_metrics") and not any(t.usage for s in reader.segments for t in s.turns):
         notes.add("usage that stands in the file as a total only")
-    tools = dicts(agent.get("tool_definitions"))
+    tools = mappings(agent.get("tool_definitions"))
     return Session(
         name=name,
         reader="atif",
@@ -79,8 +79,8 @@ class _Reader:
         self._began: RecordedCompaction | None = None
 
     def take(self, step: Step) -> None:
-        source, extra = step.get("source"), step.get("extra")
-        if isinstance(extra, dict) and extra.get("is_sidechain"):
+        source = step.get("source")
+        if mapping(step.get("extra")).get("is_sidechain"):
             self._notes.add("step of a sub-agent left out")
         elif source == "agent":
             self._agent(step)
@@ -105,10 +105,9 @@ class _Reader:
     def _agent(self, step: Step) -> None:
         calls = [
             call_of(c.get("tool_call_id"), c.get("function_name"), c.get("arguments"))
-            for c in dicts(step.get("tool_calls"))
+            for c in mappings(step.get("tool_calls"))
         ]
-        observation = step.get("observation")
-        results = dicts(observation.get("results")) if isinstance(observation, dict) else []
+        results = mappings(mapping(step.get("observation")).get("results"))
         content = _content(step.get("message"), self._notes)
         if calls and results and not _joins(calls, results):  # a protocol of text, whose commands the writer took out
             content = [*_as_parts(content), {"type": "text", "text": as_text([c.data["function"] for c in calls])}]
@@ -154,16 +153,14 @@ class _Reader:
 
 
 def _is_trajectory(record: Step) -> bool:
-    version = record.get("schema_version")
-    return isinstance(version, str) and version.startswith("ATIF") and isinstance(record.get("steps"), list)
+    return string(record.get("schema_version")).startswith("ATIF") and isinstance(record.get("steps"), list)
 
 
 def _is_handoff(step: Step) -> bool:
-    extra, message = step.get("extra"), step.get("message")
-    managed = extra.get("context_management") if isinstance(extra, dict) else None
-    if isinstance(managed, dict):
+    managed = mapping(mapping(step.get("extra")).get("context_management"))
+    if managed:
         return managed.get("boundary") == "replace"
-    return step.get("source") == "system" and isinstance(message, str) and message.startswith(_HANDOFF)
+    return step.get("source") == "system" and string(step.get("message")).startswith(_HANDOFF)
 
 
 def _has_metrics_at_ends(steps: list[Step]) -> bool:
@@ -183,15 +180,12 @@ def _is_made_up(content: str | list[Json]) -> bool:
 
 
 def _usage(metrics: Json) -> Any:
-    if not isinstance(metrics, dict):
-        return None
-    extra = metrics.get("extra")
-    written = extra.get("cache_creation_input_tokens") if isinstance(extra, dict) else 0
+    told = mapping(metrics)
     return usage_of(
-        metrics.get("prompt_tokens"),
-        metrics.get("completion_tokens"),
-        cached=metrics.get("cached_tokens"),
-        written=written,
+        told.get("prompt_tokens"),
+        told.get("completion_tokens"),
+        cached=told.get("cached_tokens"),
+        written=mapping(told.get("extra")).get("cache_creation_input_tokens"),
     )
 
 
@@ -200,14 +194,12 @@ def _content(message: Json, notes: Notes) -> str | list[Json]:
     if not isinstance(message, list):
         return message if isinstance(message, str) else "" if message is None else as_text(message)
     parts: list[Json] = []
-    for part in dicts(message):
-        source = part.get("source")
+    for part in mappings(message):
         if part.get("type") == "text":
             parts.append({"type": "text", "text": str(part.get("text") or "")})
         else:
             notes.add("image or sound that is not in the file: named only")
-            path = source.get("path") if isinstance(source, dict) else None
-            parts.append({"type": "text", "text": f"[{part.get('type')}: {path}]"})
+            parts.append({"type": "text", "text": f"[{part.get('type')}: {mapping(part.get('source')).get('path')}]"})
     return parts
 
 

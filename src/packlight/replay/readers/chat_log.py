@@ -9,6 +9,7 @@ from typing import Any
 from ... import jsonio
 from ...types import Json
 from ..session import Notes, Segment, Turn
+from .values import count, mapping, mappings, number
 
 Message = dict[str, Any]
 
@@ -121,7 +122,7 @@ class ChatLog:
 
 def call_of(call_id: Json, name: Json, arguments: Json) -> Call:
     """A function call from its pieces: arguments that are a text already stay as they are."""
-    text = arguments if isinstance(arguments, str) else as_text(arguments if isinstance(arguments, dict) else {})
+    text = arguments if isinstance(arguments, str) else as_text(mapping(arguments))
     known = call_id if isinstance(call_id, str) else as_text(call_id)
     function = {"name": name if isinstance(name, str) else "unknown", "arguments": text}
     return Call(known, {"id": known, "type": "function", "function": function})
@@ -130,9 +131,9 @@ def call_of(call_id: Json, name: Json, arguments: Json) -> Call:
 def calls_of(tool_calls: Json) -> list[Call]:
     """The calls of a Chat message, as the log has them: `{id, function: {name, arguments}}`."""
     found = []
-    for call in dicts(tool_calls):
-        function = call.get("function")
-        if isinstance(function, dict):
+    for call in mappings(tool_calls):
+        function = mapping(call.get("function"))
+        if function:
             found.append(call_of(call.get("id"), function.get("name"), function.get("arguments")))
     return found
 
@@ -156,31 +157,22 @@ def as_text(value: Json) -> str:
     return jsonio.dump(value).decode("utf-8")
 
 
-def dicts(value: Json) -> list[dict[str, Any]]:
-    """The objects of a list; none when it is no list."""
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
-
-
 def usage_of(prompt: Json, output: Json, *, cached: Json = 0, written: Json = 0) -> Mapping[str, Json] | None:
     """A usage in the form of Chat Completions. None when it says nothing.
 
     `prompt` should have the cached tokens in it. Some writers leave them out: it can't be the whole when it is
     smaller than its parts.
     """
-    if not _is_count(prompt):
+    if number(prompt) is None:
         return None
-    cached, written = cached if _is_count(cached) else 0, written if _is_count(written) else 0
-    if prompt < cached + written:
-        prompt += written if prompt >= cached else cached + written
+    sent, read, stored = count(prompt), count(cached), count(written)
+    if sent < read + stored:
+        sent += stored if sent >= read else read + stored
     return {
-        "prompt_tokens": prompt,
-        **({"completion_tokens": output} if _is_count(output) else {}),
-        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+        "prompt_tokens": sent,
+        "completion_tokens": count(output),
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": stored},
     }
-
-
-def _is_count(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def first_text(*values: Json) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import as_text, dicts, entries, first_text
+from .chat_log import as_text, entries, first_text
 from .claude_window import Window, clean_blocks
+from .values import anthropic_usage, count, mapping, mappings
 
 Record = dict[str, Any]
 
@@ -28,7 +29,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
     window = Window(notes)
-    for index, message in enumerate(dicts(record["messages"])):
+    for index, message in enumerate(mappings(record["messages"])):
         blocks = clean_blocks(_blocks(message.get("content"), notes))
         if message.get("role") != "assistant":
             window.user(blocks)
@@ -53,31 +54,21 @@ def _is_session(record: Record) -> bool:
 
 
 def _turn(message: Record) -> Turn:
-    info, stamp = message.get("modelInfo"), seconds_of(message.get("ts"))
-    model = first_text(info.get("id")) if isinstance(info, dict) else None
+    stamp, model = seconds_of(message.get("ts")), first_text(mapping(message.get("modelInfo")).get("id"))
     return Turn(0, _usage(message.get("metrics")), stamp / 1000 if stamp is not None else None, model)
 
 
-def _usage(metrics: Json) -> Record | None:
-    """In Anthropic's names, whose input is without the cache; Cline's is with it."""
-    if not isinstance(metrics, dict):
-        return None
-    whole, read, written = (
-        metrics[k] if isinstance(metrics.get(k), int) else 0
-        for k in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
-    )
-    return {
-        "input_tokens": max(0, whole - read - written),
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": written,
-        "output_tokens": metrics.get("outputTokens"),
-    }
+def _usage(metrics: Json) -> Any:
+    """Cline's `inputTokens` are with those of the cache."""
+    told = mapping(metrics)
+    whole, read, written = (count(told.get(k)) for k in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
+    return anthropic_usage(max(0, whole - read - written), read, written, told.get("outputTokens"))
 
 
 def _blocks(content: Json, notes: Notes) -> Json:
     if not isinstance(content, list):
         return content
-    return [_block(b, notes) for b in dicts(content)]
+    return [_block(b, notes) for b in mappings(content)]
 
 
 def _block(block: Record, notes: Notes) -> Record:
@@ -87,6 +78,6 @@ def _block(block: Record, notes: Notes) -> Record:
         return {"type": "text", "text": f"{block.get('path')}\n{content}"}
     if kind != "tool_result":
         return block
-    is_plain = isinstance(content, str) or (bool(dicts(content)) and all("type" in b for b in dicts(content)))
+    is_plain = isinstance(content, str) or (bool(mappings(content)) and all("type" in b for b in mappings(content)))
     shown = content if is_plain else "" if content is None else as_text(content)
     return {**{k: v for k, v in block.items() if k in _RESULT_KEYS}, "content": shown}

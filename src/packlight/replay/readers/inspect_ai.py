@@ -11,8 +11,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import ChatLog, call_of, clean_content, dicts, entries, first_text, usage_of
+from .chat_log import ChatLog, call_of, clean_content, entries, first_text, usage_of
 from .snapshots import segments_of
+from .values import mapping, mappings
 
 Record = dict[str, Any]
 
@@ -28,7 +29,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each sample and epoch."""
     sessions = []
     for record, named, own in entries(records, _is_log, name=name, notes=notes):
-        samples, model = dicts(record["samples"]), first_text(record["eval"].get("model"))
+        samples, model = mappings(record["samples"]), first_text(record["eval"].get("model"))
         for i, sample in enumerate(samples):
             sample_name = named if len(samples) == 1 else f"{named}#{sample.get('id', i)}.{sample.get('epoch', 1)}"
             sessions.append(_session(sample, model, sample_name, Notes() if i else own))
@@ -41,7 +42,7 @@ def _session(sample: Record, model: str | None, name: str, notes: Notes) -> Sess
     head = reader.head
     if not segments:
         log = ChatLog(notes)
-        reader.tell(log, dicts(sample.get("messages")), is_turn=True)
+        reader.tell(log, mappings(sample.get("messages")), is_turn=True)
         segment = log.segment()
         segments = [segment] if segment else []
     return Session(
@@ -64,20 +65,18 @@ class _Sample:
         self._notes = notes
         self._attachments: dict[str, Json] = {}
         for key in ("attachments", "events_data"):
-            found = sample.get(key)
-            self._attachments.update(found if isinstance(found, dict) else {})
+            self._attachments.update(mapping(sample.get(key)))
         pool = sample.get("message_pool") or self._attachments.get("messages")
-        self._pool = dicts(pool)
+        self._pool = mappings(pool)
 
     def calls(self) -> Iterator[tuple[list[Record], Turn]]:
         """The request of each call, with its usage."""
-        own = {str(m.get("id")) for m in dicts(self._sample.get("messages")) if m.get("role") == "assistant"}
-        for event in dicts(self._sample.get("events")):
+        own = {str(m.get("id")) for m in mappings(self._sample.get("messages")) if m.get("role") == "assistant"}
+        for event in mappings(self._sample.get("events")):
             if event.get("event") != "model":
                 continue
-            output = event.get("output")
-            output = output if isinstance(output, dict) else {}
-            answers = [c["message"] for c in dicts(output.get("choices")) if isinstance(c.get("message"), dict)]
+            output = mapping(event.get("output"))
+            answers = [mapping(c.get("message")) for c in mappings(output.get("choices"))]
             if not any(str(m.get("id")) in own for m in answers):
                 self._notes.add("model call whose answer is not in the conversation left out")
                 continue
@@ -99,7 +98,7 @@ class _Sample:
             if role == "assistant":
                 calls = [
                     call_of(c.get("id"), c.get("function"), self._resolved(c.get("arguments")))
-                    for c in dicts(message.get("tool_calls"))
+                    for c in mappings(message.get("tool_calls"))
                 ]
                 turn = Turn(0, None, None, first_text(message.get("model"))) if is_turn else None
                 log.answer(content, calls, turn=turn)
@@ -109,15 +108,14 @@ class _Sample:
                 log.say("system" if role == "system" else "user", content)
 
     def _result(self, message: Record, content: str | list[Json]) -> str | list[Json]:
-        error = message.get("error")
-        text = error.get("message") if isinstance(error, dict) else None
+        text = mapping(message.get("error")).get("message")
         return self._resolved(text) if isinstance(text, str) and not content else content
 
     def _input(self, event: Record) -> list[Record]:
         """The messages of a request; newer logs keep them in a pool and refer to ranges of it."""
         refs = event.get("input_refs")
         if event.get("input") or not isinstance(refs, list):
-            return dicts(event.get("input"))
+            return mappings(event.get("input"))
         ranges = [r for r in refs if isinstance(r, list) and len(r) == 2 and all(isinstance(i, int) for i in r)]
         return [message for start, end in ranges for message in self._pool[max(0, start) : max(0, end)]]
 
@@ -125,14 +123,14 @@ class _Sample:
         keys = ("name", "description", "parameters")
         tools = [
             {"type": "function", "function": {k: self._resolved(tool[k]) for k in keys if k in tool}}
-            for tool in dicts(event.get("tools"))
+            for tool in mappings(event.get("tools"))
         ]
         return {"tools": tools} if tools else {}
 
     def _content(self, content: Json) -> str | list[Json]:
         if not isinstance(content, list):
             return clean_content(self._resolved(content))
-        return clean_content([self._part(p) for p in dicts(content) if p.get("type") not in ("reasoning", "data")])
+        return clean_content([self._part(p) for p in mappings(content) if p.get("type") not in ("reasoning", "data")])
 
     def _part(self, part: Record) -> Record:
         if part.get("type") == "text":
@@ -157,11 +155,10 @@ def _is_log(record: Record) -> bool:
 
 def _usage(usage: Json) -> Any:
     """inspect's own names; its `input_tokens` are without the cached ones where the provider counts them so."""
-    if not isinstance(usage, dict):
-        return None
+    told = mapping(usage)
     return usage_of(
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
-        cached=usage.get("input_tokens_cache_read"),
-        written=usage.get("input_tokens_cache_write"),
+        told.get("input_tokens"),
+        told.get("output_tokens"),
+        cached=told.get("input_tokens_cache_read"),
+        written=told.get("input_tokens_cache_write"),
     )

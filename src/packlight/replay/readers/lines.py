@@ -13,9 +13,10 @@ from ... import jsonio
 from ...errors import InvalidRequest
 from ..session import Notes
 
+_MOST_IN_VAIN_CHARS = 16_000_000
 _MOST_IN_VAIN = 2
-"""How often the length of a text is parsed for nothing before it is given up: what is nested wrongly again and again
-would take the square of it."""
+"""How many characters, and how often the length of the text, are parsed for nothing before the text is given up: what
+is nested wrongly again and again would take the square of it."""
 _RECURSION_CHARS = 10_000
 """What is parsed, about, before the parser meets the interpreter's recursion limit."""
 _WINDOW_CHARS = 4_096
@@ -139,7 +140,8 @@ def _values(text: str, next_start: re.Pattern[str], notes: Notes) -> tuple[list[
     values: list[Any] = []
     broken: list[int] = []
     at = in_vain = 0
-    while at < len(text) and in_vain <= _MOST_IN_VAIN * len(text):
+    most_in_vain = max(_MOST_IN_VAIN_CHARS, _MOST_IN_VAIN * len(text))
+    while at < len(text) and in_vain <= most_in_vain:
         if text[at] in " \t\r\n\0,":
             at += 1
             continue

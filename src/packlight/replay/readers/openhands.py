@@ -11,8 +11,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .chat_log import ChatLog, Round, call_of, calls_of, dicts, entries, first_text
+from .chat_log import ChatLog, Round, call_of, calls_of, entries, first_text
 from .openhands_text import action_text, observation_text
+from .values import mapping, mappings
 
 Event = dict[str, Any]
 
@@ -40,16 +41,14 @@ def session_of(record: Event, name: str, notes: Notes) -> Session:
     for event in _history(record):
         reader.take(event)
     reader.finish()
-    metadata = record.get("metadata")
-    config = metadata.get("llm_config") if isinstance(metadata, dict) else None
+    config = mapping(mapping(record.get("metadata")).get("llm_config"))
     models = [t.model for s in reader.segments for t in s.turns if t.model]
-    named = config.get("model") if isinstance(config, dict) else None
     return Session(
         name=name or first_text(record.get("instance_id")) or "session",
         reader="openhands",
         format="chat",
         segments=reader.segments,
-        model=models[0] if models else first_text(named),
+        model=models[0] if models else first_text(config.get("model")),
         head={"tools": reader.tools} if reader.tools else {},
         notes=notes.lines(),
     )
@@ -92,7 +91,7 @@ class _Reader:
     def _action(self, event: Event, *, live: bool) -> None:
         args, metadata = _args(event), event.get("tool_call_metadata")
         if event.get("action") == "system":
-            self.tools = self.tools or dicts(args.get("tools"))
+            self.tools = self.tools or mappings(args.get("tools"))
             self._log.say("system", args.get("content"))
         elif event.get("source") != "agent":
             self._log.say("user", action_text(event))
@@ -103,11 +102,8 @@ class _Reader:
 
     def _response(self, event: Event, metadata: Event, *, live: bool) -> None:
         """One response can have several actions; each of them has it whole."""
-        response = metadata.get("model_response")
-        response = response if isinstance(response, dict) else {}
-        choices = dicts(response.get("choices"))
-        message = choices[0].get("message") if choices else None
-        message = message if isinstance(message, dict) else {}
+        response = mapping(metadata.get("model_response"))
+        message = mapping(next(iter(mappings(response.get("choices"))), {}).get("message"))
         turn = _turn(event, response) if live else None
         if event.get("action") == "finish":  # kept as words, not as a call (its result is never recorded)
             self._log.answer(action_text(event), turn=turn)
@@ -169,18 +165,12 @@ def _known(event: Event) -> bool:
 
 
 def _turn(event: Event, response: Event) -> Turn:
-    usage = response.get("usage")
-    return Turn(
-        0,
-        usage if isinstance(usage, dict) else None,
-        seconds_of(event.get("timestamp")),
-        first_text(response.get("model")),
-    )
+    usage = mapping(response.get("usage")) or None
+    return Turn(0, usage, seconds_of(event.get("timestamp")), first_text(response.get("model")))
 
 
 def _args(event: Event) -> Event:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
+    return mapping(event.get("args"))
 
 
 def _history(record: Event) -> list[Event]:
@@ -188,7 +178,7 @@ def _history(record: Event) -> list[Event]:
     history = record.get("history")
     events: list[Event] = []
     for entry in history if isinstance(history, list) else []:
-        events += dicts(entry if isinstance(entry, list) else [entry])
+        events += mappings(entry if isinstance(entry, list) else [entry])
     return events
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session
-from .chat_log import dicts
 from .openhands import session_of
+from .values import mapping, mappings
 
 Event = dict[str, Any]
 
@@ -40,11 +40,10 @@ def _as_v0(event: Event) -> Event | None:
     v0 = {k: v for k, v in event.items() if k in ("id", "timestamp", "source")}
     if kind == "SystemPromptEvent":
         content = _parts([event.get("system_prompt"), event.get("dynamic_context")])
-        tools = [t for t in dicts(event.get("tools")) if "function" in t]
+        tools = [t for t in mappings(event.get("tools")) if "function" in t]
         v0.update(action="system", args={"content": content, "tools": tools})
     elif kind == "MessageEvent":
-        message = event.get("llm_message")
-        said = _parts(message.get("content")) if isinstance(message, dict) else []
+        said = _parts(mapping(event.get("llm_message")).get("content"))
         v0.update(action="message", args={"content": [*said, *_parts(event.get("extended_content"))]})
     elif kind == "ActionEvent":
         v0.update(action="call", source="agent", tool_call_metadata=_metadata(event))
@@ -57,10 +56,8 @@ def _as_v0(event: Event) -> Event | None:
 
 
 def _metadata(event: Event) -> Event:
-    call = event.get("tool_call")
-    call = call if isinstance(call, dict) else {}
-    within = call.get("function")
-    function = within if isinstance(within, dict) else call
+    call = mapping(event.get("tool_call"))
+    function = mapping(call.get("function")) or call
     named = {"name": function.get("name") or event.get("tool_name"), "arguments": function.get("arguments")}
     message = {
         "content": _parts(event.get("thought")),
@@ -86,7 +83,7 @@ def _parts(content: Json) -> list[Json]:
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
     parts: list[Json] = []
-    for part in dicts(content):
+    for part in mappings(content):
         if isinstance(part.get("text"), str) and part["text"].strip():
             parts.append(_text(part["text"]))
         urls = part.get("image_urls")

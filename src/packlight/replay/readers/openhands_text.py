@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from .chat_log import as_text, dicts
+from .chat_log import as_text
+from .values import mapping, mappings, string
 
 Event = dict[str, Any]
 
@@ -15,9 +16,7 @@ _SHOWN = {"run": ("command", "execute_bash"), "run_ipython": ("code", "execute_i
 
 def action_text(event: Event) -> Json:
     """An action that is no call: a message, or what was done, in the agent's or the user's words."""
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
-    kind = event.get("action")
+    args, kind = mapping(event.get("args")), event.get("action")
     if kind == "message":
         return _with_images(args.get("content"), args.get("image_urls"))
     if kind == "finish":
@@ -31,9 +30,8 @@ def action_text(event: Event) -> Json:
 
 def observation_text(event: Event) -> Json:
     """What came back, as the model was shown it."""
-    extras, content = event.get("extras"), event.get("content")
-    extras = extras if isinstance(extras, dict) else {}
-    kind, text = event.get("observation"), content if isinstance(content, str) else ""
+    extras, content = mapping(event.get("extras")), event.get("content")
+    kind, text = event.get("observation"), string(content)
     if kind == "run":
         shown = _run(text, extras)
         called = isinstance(event.get("tool_call_metadata"), dict) or event.get("source") != "user"
@@ -50,8 +48,8 @@ def observation_text(event: Event) -> Json:
 
 
 def _run(text: str, extras: Event) -> str:
-    metadata = extras.get("metadata")
-    if not isinstance(metadata, dict):
+    metadata = mapping(extras.get("metadata"))
+    if not metadata:
         code = extras.get("exit_code")
         return text if code is None else f"{text}\n[Command finished with exit code {code}]"
     parts = [f"{metadata.get('prefix') or ''}{text}{metadata.get('suffix') or ''}"]
@@ -66,21 +64,19 @@ def _run(text: str, extras: Event) -> str:
 
 def _recalled(extras: Event) -> str:
     """The pieces of a recall. The template around them is not in the file."""
-    hosts = extras.get("runtime_hosts")
+    hosts = mapping(extras.get("runtime_hosts"))
     pieces = [
         *(extras.get(k) for k in ("repo_name", "repo_directory", "repo_instructions")),
-        as_text(hosts) if hosts and isinstance(hosts, dict) else "",
+        as_text(hosts) if hosts else "",
         *(extras.get(k) for k in ("additional_agent_instructions", "date", "conversation_instructions")),
-        *(knowledge.get("content") for knowledge in dicts(extras.get("microagent_knowledge"))),
+        *(knowledge.get("content") for knowledge in mappings(extras.get("microagent_knowledge"))),
     ]
     return "\n".join(p for p in pieces if isinstance(p, str) and p)
 
 
 def _thought(args: Event) -> str:
     thought = args.get("thought")
-    if isinstance(thought, dict):
-        thought = thought.get("text")
-    return thought if isinstance(thought, str) else ""
+    return string(thought) or string(mapping(thought).get("text"))
 
 
 def _with_images(text: Json, urls: Json) -> Json:
@@ -88,4 +84,4 @@ def _with_images(text: Json, urls: Json) -> Json:
     if not images:
         return text
     shown = [{"type": "image_url", "image_url": {"url": u}} for u in images]
-    return [{"type": "text", "text": text if isinstance(text, str) else ""}, *shown]
+    return [{"type": "text", "text": string(text)}, *shown]

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
-from .chat_log import clean_content, dicts, entries, first_text, usage_of
+from .chat_log import clean_content, entries, first_text, usage_of
+from .values import mapping, mappings
 
 Record = dict[str, Any]
 
@@ -39,7 +40,7 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
 
 
 def _steps(record: Record) -> list[Record]:
-    return dicts(record.get("intermediate_steps"))
+    return mappings(record.get("intermediate_steps"))
 
 
 def _segments(steps: list[Record]) -> list[Segment]:
@@ -72,4 +73,4 @@ def _parts(content: str | list[Json]) -> list[Json]:
 
 
 def _usage(usage: Json) -> Any:
-    return usage_of(usage.get("input_tokens"), usage.get("output_tokens")) if isinstance(usage, dict) else None
+    return usage_of(mapping(usage).get("input_tokens"), mapping(usage).get("output_tokens"))

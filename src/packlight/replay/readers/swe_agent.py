@@ -13,7 +13,8 @@ from ... import jsonio
 from ...errors import InvalidRequest
 from ...types import Json
 from ..session import Notes, Session, Turn
-from .chat_log import ChatLog, calls_of, clean_content, dicts, entries, first_text
+from .chat_log import ChatLog, calls_of, clean_content, entries, first_text
+from .values import mapping, mappings
 
 Record = dict[str, Any]
 
@@ -29,7 +30,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 
 
 def _history(record: Record) -> list[Record]:
-    return dicts(record.get("history"))
+    return mappings(record.get("history"))
 
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
@@ -67,11 +68,11 @@ def _take(log: ChatLog, message: Record, model: str | None) -> None:
 
 def _shortened(record: Record, history: list[Record]) -> int:
     """How many messages of the last prompt are not as the history has them."""
-    steps = dicts(record.get("trajectory"))
+    steps = mappings(record.get("trajectory"))
     prompt = (steps[-1].get("query") or steps[-1].get("messages")) if steps else None
     return sum(
         clean_content(sent.get("content")) != clean_content(kept.get("content"))
-        for sent, kept in zip(dicts(prompt), history, strict=False)
+        for sent, kept in zip(mappings(prompt), history, strict=False)
     )
 
 
@@ -82,6 +83,4 @@ def _model(record: Record) -> str | None:
             config = jsonio.load(config.encode("utf-8", "replace"))
         except InvalidRequest:
             return None
-    agent = config.get("agent") if isinstance(config, dict) else None
-    model = agent.get("model") if isinstance(agent, dict) else None
-    return first_text(model.get("name")) if isinstance(model, dict) else None
+    return first_text(mapping(mapping(mapping(config).get("agent")).get("model")).get("name"))

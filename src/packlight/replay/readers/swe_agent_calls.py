@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import dicts, first_text
+from .chat_log import first_text
 from .lines import kind_of
 from .snapshots import segments_of
+from .values import mapping, mappings
 
 Record = dict[str, Any]
 
@@ -45,18 +46,11 @@ def _calls(records: list[Record], notes: Notes) -> Iterator[tuple[list[Record], 
         kind = kind_of(record)
         if kind == "request":
             notes.add("request without its response left out", waiting is not None)
-            waiting = dicts(_sent(record).get("messages"))
+            waiting = mappings(_sent(record).get("messages"))
         elif kind == "response" and waiting:
-            reply = record.get("response")
-            reply = reply if isinstance(reply, dict) else {}
-            usage = reply.get("usage")
-            turn = Turn(
-                0,
-                usage if isinstance(usage, dict) else None,
-                seconds_of(record.get("timestamp")),
-                first_text(reply.get("model")),
-            )
-            yield waiting, turn
+            reply = mapping(record.get("response"))
+            usage = mapping(reply.get("usage")) or None
+            yield waiting, Turn(0, usage, seconds_of(record.get("timestamp")), first_text(reply.get("model")))
             waiting = None
         else:
             notes.add(f"record of type {kind!r} skipped")
@@ -64,5 +58,5 @@ def _calls(records: list[Record], notes: Notes) -> Iterator[tuple[list[Record], 
 
 
 def _sent(record: Record) -> Record:
-    params = record.get("request_params")
-    return params if isinstance(params, dict) and isinstance(params.get("messages"), list) else {}
+    params = mapping(record.get("request_params"))
+    return params if isinstance(params.get("messages"), list) else {}

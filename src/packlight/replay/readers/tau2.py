@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...types import Json
 from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import ChatLog, call_of, dicts, entries, first_text, usage_of
+from .chat_log import ChatLog, call_of, entries, first_text, usage_of
+from .values import mapping, mappings
 
 Record = dict[str, Any]
 
@@ -23,7 +23,9 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     sessions = []
     for record, named, own in entries(records, _simulations, name=name, notes=notes):
         simulations = _simulations(record)
-        model, policy = _at(record, "agent_info", "llm"), _at(record, "environment_info", "policy")
+        info = mapping(record.get("info"))
+        model = first_text(mapping(info.get("agent_info")).get("llm"))
+        policy = first_text(mapping(info.get("environment_info")).get("policy"))
         for i, simulation in enumerate(simulations):
             known = f"{simulation.get('task_id', i)}.{simulation.get('trial', 0)}"
             sim_name = named if len(simulations) == 1 else f"{named}#{known}"
@@ -34,7 +36,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 def _session(simulation: Record, model: str | None, policy: str | None, name: str, notes: Notes) -> Session:
     log = ChatLog(notes)
     log.say("system", first_text(simulation.get("policy"), policy))
-    for message in dicts(simulation.get("messages")):
+    for message in mappings(simulation.get("messages")):
         _take(log, message, notes)
     segment = log.segment()
     turns = segment.turns if segment else []
@@ -51,12 +53,11 @@ def _session(simulation: Record, model: str | None, policy: str | None, name: st
 def _take(log: ChatLog, message: Record, notes: Notes) -> None:
     role, content = message.get("role"), message.get("content")
     if role == "assistant":
-        calls = [call_of(c.get("id"), c.get("name"), c.get("arguments")) for c in dicts(message.get("tool_calls"))]
-        raw = message.get("raw_data")
-        model = first_text(raw.get("model")) if isinstance(raw, dict) else None
+        calls = [call_of(c.get("id"), c.get("name"), c.get("arguments")) for c in mappings(message.get("tool_calls"))]
+        model = first_text(mapping(message.get("raw_data")).get("model"))
         log.answer(content, calls, turn=Turn(0, _usage(message), seconds_of(message.get("timestamp")), model))
     elif role == "tool":
-        for result in dicts(message.get("tool_messages")) or [message]:
+        for result in mappings(message.get("tool_messages")) or [message]:
             if result.get("requestor") == "user":
                 notes.add("result of the customer's own tool left out")
             else:
@@ -69,24 +70,14 @@ def _take(log: ChatLog, message: Record, notes: Notes) -> None:
 
 def _usage(message: Record) -> Any:
     """The message's own count; what came from the cache stands in the provider's reply only."""
-    usage, raw = message.get("usage"), message.get("raw_data")
-    told = raw.get("usage") if isinstance(raw, dict) else None
-    details = told.get("prompt_tokens_details") if isinstance(told, dict) else None
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    if not isinstance(usage, dict):
-        return None
+    usage, told = mapping(message.get("usage")), mapping(mapping(message.get("raw_data")).get("usage"))
+    cached = mapping(told.get("prompt_tokens_details")).get("cached_tokens")
     return usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached=cached)
 
 
 def _simulations(record: Record) -> list[Record]:
     """Those of a results file; newer files are a bare list of them."""
     if isinstance(record.get("simulations"), list):
-        return dicts(record["simulations"])
+        return mappings(record["simulations"])
     is_one = isinstance(record.get("messages"), list) and "termination_reason" in record
     return [record] if is_one else []
-
-
-def _at(record: Record, part: str, key: str) -> str | None:
-    info: Json = record.get("info")
-    found = info.get(part) if isinstance(info, dict) else None
-    return first_text(found.get(key)) if isinstance(found, dict) else None
