@@ -98,11 +98,15 @@ def read_sessions(source: str | os.PathLike[str] | bytes, *, format: str | None 
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files under a folder that could hold sessions, by name; the path itself when it is no folder."""
+    """The files under a folder that could hold sessions, by name; the path itself when it is no folder.
+
+    Links to folders are not followed; what can't be looked into is left out.
+    """
     root = Path(path)
     if not root.is_dir():
         return [root]
-    return sorted(p for p in root.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+    return sorted(Path(p) for p in found if p.endswith(_SUFFIXES) and os.path.isfile(p))
 
 
 def _read(source: bytes, name: str, format: str | None) -> list[Session]:

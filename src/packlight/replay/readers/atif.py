@@ -38,7 +38,7 @@ def _with_sub_agents(record: Step, name: str, notes: Notes) -> list[Session]:
         sessions.append(_session(trajectory, named, own))
         for i, sub in enumerate(mappings(trajectory.get("subagent_trajectories"))):
             sub_id = first_text(sub.get("trajectory_id"), sub.get("session_id")) or f"sub-agent-{i}"
-            waiting.append((sub, f"{name}#{sub_id}", Notes()))
+            waiting.append((sub, f"{named}#{sub_id}", Notes()))
     return sessions
 
 
@@ -75,7 +75,7 @@ class _Reader:
         self._metrics_end_a_response = metrics_end_a_response
         self._log = ChatLog(notes)
         self._last: tuple[Round, Json] | None = None
-        """The response being read, and its metrics."""
+        """The response being read, and its metrics; None when the next step begins a new one."""
         self._began: RecordedCompaction | None = None
 
     def take(self, step: Step) -> None:
@@ -126,11 +126,12 @@ class _Reader:
             entry.answer["content"] = _joined(entry.answer["content"], content)
         else:
             turn = Turn(0, None, seconds_of(step.get("timestamp")), first_text(step.get("model_name"), self._model))
-            live = None if step.get("is_copied_context") else turn
-            entry = self._log.answer(content, calls, turn=live, reasoning=reasoning)
+            entry = self._log.answer(content, calls, turn=turn, reasoning=reasoning)
+            if step.get("is_copied_context"):  # from the trajectory before: this one did not call for it
+                entry.turn = None
         if entry.turn and usage:
             entry.turn.usage = usage
-        self._last = entry, metrics
+        self._last = None if step.get("is_copied_context") else (entry, metrics)
 
     def _same_response(self, metrics: Json) -> Round | None:
         """The response that a step goes on with; None when it is a new one."""

@@ -10,7 +10,7 @@ from .values import mapping, mappings
 
 Record = dict[str, Any]
 
-_ROLES = frozenset({"system", "developer", "user"})
+_ROLES = ("system", "developer", "user")
 
 
 def recognise(records: list[Record]) -> bool:

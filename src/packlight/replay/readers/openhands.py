@@ -17,8 +17,8 @@ from .values import mapping, mappings
 
 Event = dict[str, Any]
 
-_NOT_SEEN = frozenset({"null", "agent_state_changed"})
-_NOT_DONE = frozenset({"null", "change_agent_state", "recall", "condensation_request"})
+_NOT_SEEN = ("null", "agent_state_changed")
+_NOT_DONE = ("null", "change_agent_state", "recall", "condensation_request")
 """Kinds of observations and actions that are not in the history of the agent."""
 
 
