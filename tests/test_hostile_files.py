@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from packlight import compact, validate
 from packlight.errors import InvalidRequest
 from packlight.replay.readers import find_files, read_sessions
 from packlight.replay.session import Notes, Session
@@ -119,6 +120,17 @@ def test_notes_do_not_grow_with_the_file() -> None:
     notes = Notes()
     notes.add("nothing", 0)
     assert notes.lines() == []
+
+
+@pytest.mark.parametrize("kind", [["text"], {"type": "text"}, None, 1])
+@pytest.mark.parametrize("format", ["anthropic", "chat", "responses"])
+def test_type_that_is_no_word(kind: Any, format: str) -> None:
+    """It is a block like any other that is not known."""
+    block = {"type": kind, "text": "x", "source": {"type": kind}}
+    messages = [{"role": role, "content": [block, {"type": "tool_result", "tool_use_id": kind, "content": [block]}]}
+                for role in ("user", "assistant", "tool")]  # fmt: skip
+    assert isinstance(validate(messages, format), list)
+    assert compact(messages, format=format, force=True, window_tokens=1_000).restore() == messages
 
 
 def test_folder_of_strange_things(tmp_path: Path) -> None:
