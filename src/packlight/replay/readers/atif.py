@@ -11,7 +11,7 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .chat_log import Call, ChatLog, Round, as_text, call_of, entries, first_text, usage_of
+from .chat_log import Call, ChatLog, Round, as_text, call_of, clean_content, entries, first_text, usage_of
 from .values import mapping, mappings, string
 
 Step = dict[str, Any]
@@ -123,7 +123,7 @@ class _Reader:
         entry = self._same_response(metrics)
         if entry:
             self._log.more_calls(entry, calls)
-            entry.answer["content"] = _joined(entry.answer["content"], content)
+            entry.answer["content"] = clean_content(_joined(entry.answer["content"], content))
         else:
             turn = Turn(0, None, seconds_of(step.get("timestamp")), first_text(step.get("model_name"), self._model))
             entry = self._log.answer(content, calls, turn=turn, reasoning=reasoning)

@@ -14,6 +14,7 @@ from .values import anthropic_usage, count, mapping, mappings
 
 Record = dict[str, Any]
 
+_BY_MODEL = ("tool_use", "thinking", "redacted_thinking")
 _RESULT_KEYS = frozenset({"type", "tool_use_id", "is_error"})
 
 
@@ -32,7 +33,7 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
     for index, message in enumerate(mappings(record["messages"])):
         blocks = clean_blocks(_blocks(message.get("content"), notes))
         if message.get("role") != "assistant":
-            window.user(blocks)
+            window.user([b for b in blocks if b.get("type") not in _BY_MODEL])
             continue
         entry, is_new = window.assistant(str(message.get("id") or index), blocks)
         entry.turn = _turn(message) if is_new else entry.turn
