@@ -29,6 +29,7 @@ _INT_DIGITS = 4_000
 """Python refuses to read or print longer integers at once (`sys.get_int_max_str_digits`)."""
 
 _BRACKETS = bytes(c for c in range(256) if c not in b"[]{}")
+_CONTROL = bytes(c for c in range(32) if c not in b"\t\n\r\f\x1b\b")
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
@@ -111,7 +112,7 @@ def _decode(source: bytes) -> str:
 
 def _is_binary(body: bytes) -> bool:
     head = body[:4096]
-    control = sum(head.count(c) for c in range(32) if c not in b"\t\n\r\f\x1b\b")
+    control = len(head) - len(head.translate(None, _CONTROL))
     return b"\0" in head or control * 10 > len(head)
 
 

@@ -48,7 +48,8 @@ def is_media(block: Any) -> bool:
     """Whether a block is itself an image, a document or a sound, and not a block that may hold some."""
     if type(block) is not dict and not isinstance(block, Mapping):
         return False
-    return block.get("type") in _MEDIA_TYPES and _payload(block) is not None
+    kind = block.get("type")
+    return isinstance(kind, str) and kind in _MEDIA_TYPES and _payload(block) is not None
 
 
 def iter_media(block: Any) -> Iterator[Mapping[str, Any]]:

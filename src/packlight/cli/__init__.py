@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refused(why: str) -> int:
     """Say it in one line, whatever it is made of."""
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(why.split()))
+    from .streams import one_line
+
+    line = one_line(why)
     encoding = sys.stderr.encoding or "utf-8"
     with suppress(OSError, ValueError):
         sys.stderr.write(f"packlight: {line}\n".encode(encoding, "backslashreplace").decode(encoding))

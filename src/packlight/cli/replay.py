@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
 
 from ..compactor import Compactor
 from ..errors import InvalidRequest
@@ -13,7 +14,7 @@ from ..replay.report import as_json, render, summary, use_color
 from ..replay.run import SessionResult, replay
 from ..replay.session import Session
 from .policies import known_policy
-from .streams import progress, read, say, show, show_json
+from .streams import one_line, progress, read, say, show, show_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,23 +40,21 @@ def run(args: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _sessions(args: argparse.Namespace) -> list[Session]:
-    sessions: list[Session] = []
-    for path in args.paths:
-        if path == "-":
-            sessions += read_sessions(read("-"), format=args.format)
+def _sessions(args: argparse.Namespace) -> Iterator[Session]:
+    """One file is read when the one before has been walked: a folder can hold more than fits into memory."""
+    files = [file for path in args.paths for file in (["-"] if path == "-" else find_files(path))]
+    for n, file in enumerate(files):
+        progress(f"file {n + 1} of {len(files)}", len(files) > 3)
+        try:
+            sessions = read_sessions(read("-") if file == "-" else file, format=args.format)
+        except (InvalidRequest, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            if len(files) == 1:
+                raise InvalidRequest(str(why) if file == "-" else f"{file}: {why}") from error
+            say(one_line(f"packlight: {file}: {why}"))
             continue
-        files = find_files(path)
-        for n, file in enumerate(files):
-            progress(f"reading {n + 1} of {len(files)} files", len(files) > 3)
-            try:
-                sessions += read_sessions(file, format=args.format)
-            except InvalidRequest as error:
-                if len(files) == 1:
-                    raise InvalidRequest(f"{file}: {error}") from error
-                say(f"packlight: {file}: {error}")
-        progress("", len(files) > 3)
-    return sessions
+        yield from sessions
+    progress("", len(files) > 3)
 
 
 def _walked(session: Session, policy: str, window_tokens: int | None) -> SessionResult:

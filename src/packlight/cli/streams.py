@@ -45,6 +45,11 @@ def say(text: str) -> None:
     _put(sys.stderr, text)
 
 
+def one_line(text: str) -> str:
+    """A text in one line that a terminal can show, whatever it is made of."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+
+
 def show(text: str) -> None:
     """Text to standard output; what its encoding can't say is escaped."""
     _put(sys.stdout, text)
@@ -123,4 +128,4 @@ def progress(text: str, wanted: bool) -> None:
         sys.stderr.flush()
 
 
-__all__ = ["check_output", "load", "needs_folder", "progress", "read", "say", "show", "show_json", "write"]
+__all__ = ["check_output", "load", "needs_folder", "one_line", "progress", "read", "say", "show", "show_json", "write"]

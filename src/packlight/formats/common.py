@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 from ..types import Json
 
 _PLAIN = frozenset({str, int, float, bool, type(None), dict})
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
+_TEXT_TYPES = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 
 
 def joined_text(content: Json) -> str:

@@ -15,6 +15,9 @@ from typing import Any
 
 from ..types import FormatName, Json
 
+_MOST_NOTES = 40
+_MOST_NOTE_CHARS = 200
+
 
 @dataclass(slots=True)
 class Turn:
@@ -108,7 +111,15 @@ class Notes:
         self._counts[what] += count
 
     def lines(self) -> list[str]:
-        return [f"{count:,} x {what}" for what, count in self._counts.items() if count]
+        """One each kind; a file can be so strange that these are cut off too."""
+        noted = [(what, count) for what, count in self._counts.items() if count]
+        shown = [f"{count:,} x {_cut(what)}" for what, count in noted[:_MOST_NOTES]]
+        more = len(noted) - len(shown)
+        return [*shown, f"{more:,} more kinds of notes"] if more else shown
+
+
+def _cut(what: str) -> str:
+    return what if len(what) <= _MOST_NOTE_CHARS else f"{what[:_MOST_NOTE_CHARS]}..."
 
 
 def seconds_of(timestamp: Json) -> float | None:

@@ -10,7 +10,28 @@ from ...errors import UnknownFormat
 from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
-from . import claude_code, codex, copilot, gemini, gemini_cli, langchain, messages, opencode, pi
+from . import (
+    atif,
+    claude_code,
+    cline,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    gemini_cli,
+    inspect_ai,
+    langchain,
+    messages,
+    mini_swe_agent,
+    opencode,
+    openhands,
+    openhands_sdk,
+    pi,
+    smolagents,
+    swe_agent,
+    swe_agent_calls,
+    tau2,
+)
 from .lines import read_records
 
 __all__ = ["FORMAT_NAMES", "Reader", "find_files", "read_sessions"]
@@ -42,12 +63,23 @@ _READERS: dict[str, Reader] = {
     "gemini-cli": gemini_cli,
     "gemini": gemini,
     "langchain": langchain,
+    "openhands": openhands,
+    "openhands-sdk": openhands_sdk,
+    "swe-agent": swe_agent,
+    "swe-agent-calls": swe_agent_calls,
+    "mini-swe-agent": mini_swe_agent,
+    "atif": atif,
+    "inspect-ai": inspect_ai,
+    "smolagents": smolagents,
+    "cline": cline,
+    "tau2": tau2,
+    "cursor": cursor,
     "messages": messages,
 }
 """In the order in which they are asked: the most specific first, plain messages last."""
 FORMAT_NAMES = (*_READERS, *FORMATS)
 """What may be named; readers that other packages add under `packlight.readers` come on top."""
-_SUFFIXES = (".jsonl", ".json")
+_SUFFIXES = (".jsonl", ".json", ".traj")
 
 
 def read_sessions(source: str | os.PathLike[str] | bytes, *, format: str | None = None) -> list[Session]:
@@ -66,11 +98,15 @@ def read_sessions(source: str | os.PathLike[str] | bytes, *, format: str | None 
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files under a folder that could hold sessions, by name; the path itself when it is no folder."""
+    """The files under a folder that could hold sessions, by name; the path itself when it is no folder.
+
+    Links to folders are not followed; what can't be looked into is left out.
+    """
     root = Path(path)
     if not root.is_dir():
         return [root]
-    return sorted(p for p in root.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+    return sorted(Path(p) for p in found if p.endswith(_SUFFIXES) and os.path.isfile(p))
 
 
 def _read(source: bytes, name: str, format: str | None) -> list[Session]:

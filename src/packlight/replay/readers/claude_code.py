@@ -68,7 +68,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     models = [t.model for s in reader.segments for t in s.turns if t.model]
     return [
         Session(
-            name=name or str(next((r["sessionId"] for r in records if r.get("sessionId")), "session")),
+            name=name or _session_id(records),
             reader="claude-code",
             format="anthropic",
             segments=reader.segments,
@@ -199,6 +199,12 @@ class _Reader:
                 self._assistant(record, live=False)
             elif kind_of(record) == "user" and isinstance(message, dict):
                 self._window.user(clean_blocks(message.get("content")))
+
+
+def _session_id(records: list[Record]) -> str:
+    """A stream has its own name for it, some wrap its records."""
+    found = (r.get("sessionId") or r.get("session_id") or mapping(r.get("message")).get("session_id") for r in records)
+    return next((i for i in found if isinstance(i, str) and i), "session")
 
 
 def _subtype(record: Record) -> Any:

@@ -1,0 +1,214 @@
+"""ATIF trajectories (Harbor's `trajectory.json`, 1.0 to 1.8, and what comes after them): steps in which a call and its
+result stand together.
+
+Converters of other agents' logs write one response as several steps. They are one model call when they have the same
+metrics, when nothing stands between them that the model could have answered, or when only the last one has metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...types import Json
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from .chat_log import Call, ChatLog, Round, as_text, call_of, clean_content, entries, first_text, usage_of
+from .values import mapping, mappings, string
+
+Step = dict[str, Any]
+
+_HANDOFF = "Performed context summarization and handoff"
+"""How terminus-2 begins the step of a compaction; only newer versions mark it in `extra.context_management`."""
+
+
+def recognise(records: list[Step]) -> bool:
+    """True when these are ATIF trajectories."""
+    return any(_is_trajectory(r) for r in records[:20])
+
+
+def read(records: list[Step], *, name: str, notes: Notes) -> list[Session]:
+    """One session for each trajectory, and one for each trajectory of a sub-agent inside it."""
+    found = entries(records, _is_trajectory, name=name, notes=notes)
+    return [session for record, named, own in found for session in _with_sub_agents(record, named, own)]
+
+
+def _with_sub_agents(record: Step, name: str, notes: Notes) -> list[Session]:
+    sessions, waiting = [], [(record, name or first_text(record.get("session_id")) or "session", notes)]
+    while waiting:
+        trajectory, named, own = waiting.pop(0)
+        sessions.append(_session(trajectory, named, own))
+        for i, sub in enumerate(mappings(trajectory.get("subagent_trajectories"))):
+            sub_id = first_text(sub.get("trajectory_id"), sub.get("session_id")) or f"sub-agent-{i}"
+            waiting.append((sub, f"{named}#{sub_id}", Notes()))
+    return sessions
+
+
+def _session(record: Step, name: str, notes: Notes) -> Session:
+    agent = mapping(record.get("agent"))
+    model = first_text(agent.get("model_name"))
+    steps = mappings(record.get("steps"))
+    reader = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps))
+    for step in steps:
+        reader.take(step)
+    reader.finish()
+    notes.add("further part of the session in another file", bool(record.get("continued_trajectory_ref")))
+    if record.get("final_metrics") and not any(t.usage for s in reader.segments for t in s.turns):
+        notes.add("usage that stands in the file as a total only")
+    tools = mappings(agent.get("tool_definitions"))
+    return Session(
+        name=name,
+        reader="atif",
+        format="chat",
+        segments=reader.segments,
+        model=next((t.model for s in reader.segments for t in s.turns if t.model), model),
+        head={"tools": tools} if tools else {},
+        notes=notes.lines(),
+    )
+
+
+class _Reader:
+    """Walks the steps once; holds the window as it stands."""
+
+    def __init__(self, notes: Notes, model: str | None, *, metrics_end_a_response: bool) -> None:
+        self.segments: list[Segment] = []
+        self._notes = notes
+        self._model = model
+        self._metrics_end_a_response = metrics_end_a_response
+        self._log = ChatLog(notes)
+        self._last: tuple[Round, Json] | None = None
+        """The response being read, and its metrics; None when the next step begins a new one."""
+        self._began: RecordedCompaction | None = None
+
+    def take(self, step: Step) -> None:
+        source = step.get("source")
+        if mapping(step.get("extra")).get("is_sidechain"):
+            self._notes.add("step of a sub-agent left out")
+        elif source == "agent":
+            self._agent(step)
+        elif _is_handoff(step):
+            self._new_window()
+        else:
+            self._last = None
+            self._log.say("system" if source == "system" else "user", _content(step.get("message"), self._notes))
+
+    def finish(self) -> None:
+        segment = self._log.segment()
+        if segment:
+            segment.compaction = self._began
+            self.segments.append(segment)
+
+    def _new_window(self) -> None:
+        """The next step has what the new window begins with."""
+        self.finish()
+        self._log, self._last = ChatLog(self._notes), None
+        self._began = RecordedCompaction("compaction")
+
+    def _agent(self, step: Step) -> None:
+        calls = [
+            call_of(c.get("tool_call_id"), c.get("function_name"), c.get("arguments"))
+            for c in mappings(step.get("tool_calls"))
+        ]
+        results = mappings(mapping(step.get("observation")).get("results"))
+        content = _content(step.get("message"), self._notes)
+        if calls and results and not _joins(calls, results):  # a protocol of text, whose commands the writer took out
+            content = [*_as_parts(content), {"type": "text", "text": as_text([c.data["function"] for c in calls])}]
+            calls = []
+        self._response(step, content, calls)
+        for place, result in enumerate(results):
+            self._result(result, calls, place)
+
+    def _response(self, step: Step, content: str | list[Json], calls: list[Call]) -> None:
+        metrics = step.get("metrics")
+        usage, reasoning = _usage(metrics), step.get("reasoning_content")
+        content = "" if calls and _is_made_up(content) else content
+        entry = self._same_response(metrics)
+        if entry:
+            self._log.more_calls(entry, calls)
+            entry.answer["content"] = clean_content(_joined(entry.answer["content"], content))
+        else:
+            turn = Turn(0, None, seconds_of(step.get("timestamp")), first_text(step.get("model_name"), self._model))
+            entry = self._log.answer(content, calls, turn=turn, reasoning=reasoning)
+            if step.get("is_copied_context"):  # from the trajectory before: this one did not call for it
+                entry.turn = None
+        if entry.turn and usage:
+            entry.turn.usage = usage
+        self._last = None if step.get("is_copied_context") else (entry, metrics)
+
+    def _same_response(self, metrics: Json) -> Round | None:
+        """The response that a step goes on with; None when it is a new one."""
+        if self._last is None:
+            return None
+        entry, before = self._last
+        if self._metrics_end_a_response:
+            goes_on = not before
+        else:
+            goes_on = self._log.model_spoke_last or (bool(before) and metrics == before)
+        return entry if goes_on else None
+
+    def _result(self, result: Step, calls: list[Call], place: int) -> None:
+        content = _content(result.get("content"), self._notes)
+        if not calls:
+            self._log.say("user", content)
+            return
+        call_id = result.get("source_call_id")
+        self._log.result(calls[place].id if call_id is None and place < len(calls) else call_id, content)
+
+
+def _is_trajectory(record: Step) -> bool:
+    return string(record.get("schema_version")).startswith("ATIF") and isinstance(record.get("steps"), list)
+
+
+def _is_handoff(step: Step) -> bool:
+    managed = mapping(mapping(step.get("extra")).get("context_management"))
+    if managed:
+        return managed.get("boundary") == "replace"
+    return step.get("source") == "system" and string(step.get("message")).startswith(_HANDOFF)
+
+
+def _has_metrics_at_ends(steps: list[Step]) -> bool:
+    """True when steps with and without metrics alternate, as where a converter gives a response's to its last step."""
+    by_agent = [bool(s.get("metrics")) for s in steps if s.get("source") == "agent"]
+    return 0.1 * len(by_agent) < sum(by_agent) < len(by_agent)
+
+
+def _joins(calls: list[Call], results: list[Step]) -> bool:
+    """True when it can be told which call each result answers."""
+    return len(calls) == len(results) or all(isinstance(r.get("source_call_id"), str) for r in results)
+
+
+def _is_made_up(content: str | list[Json]) -> bool:
+    """Whether a converter wrote this in the place of a message: "Executed Bash toolu_..."."""
+    return isinstance(content, str) and content.startswith("Executed ") and "\n" not in content
+
+
+def _usage(metrics: Json) -> Any:
+    told = mapping(metrics)
+    return usage_of(
+        told.get("prompt_tokens"),
+        told.get("completion_tokens"),
+        cached=told.get("cached_tokens"),
+        written=mapping(told.get("extra")).get("cache_creation_input_tokens"),
+    )
+
+
+def _content(message: Json, notes: Notes) -> str | list[Json]:
+    """A message as text, or its parts; an image or a sound is a file of its own, here named only."""
+    if not isinstance(message, list):
+        return message if isinstance(message, str) else "" if message is None else as_text(message)
+    parts: list[Json] = []
+    for part in mappings(message):
+        if part.get("type") == "text":
+            parts.append({"type": "text", "text": str(part.get("text") or "")})
+        else:
+            notes.add("image or sound that is not in the file: named only")
+            parts.append({"type": "text", "text": f"[{part.get('type')}: {mapping(part.get('source')).get('path')}]"})
+    return parts
+
+
+def _as_parts(content: str | list[Json]) -> list[Json]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content.strip() else []
+
+
+def _joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:
+    if isinstance(before, str) and isinstance(behind, str):
+        return "\n".join(t for t in (before, behind) if t)
+    return [*_as_parts(before), *_as_parts(behind)]

@@ -1,0 +1,187 @@
+"""OpenHands V0: a list of events (or one a line), or the results of an evaluation, whose `history` is such a list.
+
+An action and its observation are joined by the id of the tool call; the model's own response stands in the action
+whole. What the model saw is worked out as OpenHands does it (`ConversationMemory`, `View`); events without a tool
+call (old files, agents that write their actions as text) become text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...types import Json
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from .chat_log import ChatLog, Round, call_of, calls_of, entries, first_text
+from .openhands_text import action_text, observation_text
+from .values import mapping, mappings
+
+Event = dict[str, Any]
+
+_NOT_SEEN = ("null", "agent_state_changed")
+_NOT_DONE = ("null", "change_agent_state", "recall", "condensation_request")
+"""Kinds of observations and actions that are not in the history of the agent."""
+
+
+def recognise(records: list[Event]) -> bool:
+    """True when these are OpenHands' events, or results with a history of them."""
+    first = [r for r in records[:20] if _is_event(r) or any(map(_is_event, _history(r)[:20]))]
+    return len(first) * 2 > len(records[:20])
+
+
+def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
+    """One session for each instance of an evaluation, or the one that the events are."""
+    if any(_is_event(r) for r in records):
+        return [session_of({"history": records}, name, notes)]
+    return [session_of(*entry) for entry in entries(records, _history, name=name, notes=notes)]
+
+
+def session_of(record: Event, name: str, notes: Notes) -> Session:
+    """The session of one `history`."""
+    reader = _Reader(notes)
+    for event in _history(record):
+        reader.take(event)
+    reader.finish()
+    config = mapping(mapping(record.get("metadata")).get("llm_config"))
+    models = [t.model for s in reader.segments for t in s.turns if t.model]
+    return Session(
+        name=name or first_text(record.get("instance_id")) or "session",
+        reader="openhands",
+        format="chat",
+        segments=reader.segments,
+        model=models[0] if models else first_text(config.get("model")),
+        head={"tools": reader.tools} if reader.tools else {},
+        notes=notes.lines(),
+    )
+
+
+class _Reader:
+    """Walks the events once; holds the history as it stands."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.segments: list[Segment] = []
+        self.tools: list[Json] = []
+        self._notes = notes
+        self._log = ChatLog(notes)
+        self._events: list[Event] = []
+        """Those not forgotten: the history that a condensation works on."""
+        self._rounds: dict[str, Round] = {}
+        self._began: RecordedCompaction | None = None
+        self._summary = ""
+        self._place: Json = None
+        """Where the summary stands among the events that are left; at their end when it is no number."""
+
+    def take(self, event: Event) -> None:
+        action = event.get("action")
+        if action == "condensation":
+            self._condense(_args(event))
+        elif isinstance(action, str):
+            if action not in _NOT_DONE:
+                self._events.append(event)
+                self._action(event, live=True)
+        elif event.get("observation") not in _NOT_SEEN:
+            self._events.append(event)
+            self._observation(event)
+
+    def finish(self) -> None:
+        segment = self._log.segment()
+        if segment:
+            segment.compaction = self._began
+            self.segments.append(segment)
+
+    def _action(self, event: Event, *, live: bool) -> None:
+        args, metadata = _args(event), event.get("tool_call_metadata")
+        if event.get("action") == "system":
+            self.tools = self.tools or mappings(args.get("tools"))
+            self._log.say("system", args.get("content"))
+        elif event.get("source") != "agent":
+            self._log.say("user", action_text(event))
+        elif isinstance(metadata, dict):
+            self._response(event, metadata, live=live)
+        else:
+            self._log.answer(action_text(event), turn=_turn(event, {}) if live else None)
+
+    def _response(self, event: Event, metadata: Event, *, live: bool) -> None:
+        """One response can have several actions; each of them has it whole."""
+        response = mapping(metadata.get("model_response"))
+        message = mapping(next(iter(mappings(response.get("choices"))), {}).get("message"))
+        turn = _turn(event, response) if live else None
+        if event.get("action") == "finish":  # kept as words, not as a call (its result is never recorded)
+            self._log.answer(action_text(event), turn=turn)
+            return
+        response_id = str(response.get("id") or metadata.get("tool_call_id"))
+        calls = calls_of(message.get("tool_calls"))
+        calls = calls or [call_of(metadata.get("tool_call_id"), metadata.get("function_name"), _args(event))]
+        entry = self._rounds.get(response_id)
+        if entry is None:
+            reasoning = message.get("reasoning_content")
+            self._rounds[response_id] = self._log.answer(message.get("content"), calls, turn=turn, reasoning=reasoning)
+        else:
+            known = {c.id for c in entry.calls}
+            self._log.more_calls(entry, (c for c in calls if c.id not in known))
+
+    def _observation(self, event: Event) -> None:
+        metadata, text = event.get("tool_call_metadata"), observation_text(event)
+        if isinstance(metadata, dict):
+            self._log.result(metadata.get("tool_call_id"), text, metadata.get("function_name"))
+        else:
+            self._log.say("user", text)
+
+    def _condense(self, args: Event) -> None:
+        """Forgets events, and begins a new window: what is left, the summary at its place."""
+        self.finish()
+        forgotten, before = _forgotten(args), len(self._events)
+        self._events = [e for e in self._events if not _known(e) or e["id"] not in forgotten]
+        self._notes.add("event forgotten by the agent's condenser", before - len(self._events))
+        if isinstance(args.get("summary"), str):
+            self._summary, self._place = args["summary"], args.get("summary_offset")
+        self._began = RecordedCompaction("compaction", self._summary)
+        self._log, self._rounds = ChatLog(self._notes), {}
+        for event in self._view():
+            if isinstance(event.get("action"), str):
+                self._action(event, live=False)
+            else:
+                self._observation(event)
+
+    def _view(self) -> list[Event]:
+        """The history with the last summary at its place."""
+        if not self._summary:
+            return self._events
+        known = isinstance(self._place, int) and self._place >= 0
+        at = self._place if known else len(self._events)
+        return [*self._events[:at], {"observation": "condense", "content": self._summary}, *self._events[at:]]
+
+
+def _forgotten(args: Event) -> frozenset[Json] | range:
+    ids, start, end = (
+        args.get(k) for k in ("forgotten_event_ids", "forgotten_events_start_id", "forgotten_events_end_id")
+    )
+    if isinstance(ids, list):
+        return frozenset(i for i in ids if isinstance(i, (int, str)))
+    return range(start, end + 1) if isinstance(start, int) and isinstance(end, int) else frozenset()
+
+
+def _known(event: Event) -> bool:
+    return isinstance(event.get("id"), (int, str))
+
+
+def _turn(event: Event, response: Event) -> Turn:
+    usage = mapping(response.get("usage")) or None
+    return Turn(0, usage, seconds_of(event.get("timestamp")), first_text(response.get("model")))
+
+
+def _args(event: Event) -> Event:
+    return mapping(event.get("args"))
+
+
+def _history(record: Event) -> list[Event]:
+    """The events of a result; very old ones have pairs of action and observation."""
+    history = record.get("history")
+    events: list[Event] = []
+    for entry in history if isinstance(history, list) else []:
+        events += mappings(entry if isinstance(entry, list) else [entry])
+    return events
+
+
+def _is_event(record: Event) -> bool:
+    named = any(isinstance(record.get(k), str) for k in ("action", "observation"))
+    return named and bool({"args", "extras", "content"} & record.keys()) and "role" not in record

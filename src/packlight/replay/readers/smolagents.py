@@ -1,0 +1,76 @@
+"""smolagents benchmark records: a question a line, its `intermediate_steps` as messages; calls are text.
+
+What smolagents sends merges neighbours of one role, a `tool-call` being the assistant's and a `tool-response` the
+user's (`get_clean_message_list`); so do the messages here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...types import Json
+from ..session import Notes, Segment, Session, Turn
+from .chat_log import clean_content, entries, first_text, usage_of
+from .values import mapping, mappings
+
+Record = dict[str, Any]
+
+_ROLES = {"system": "system", "assistant": "assistant", "tool-call": "assistant"}
+
+
+def recognise(records: list[Record]) -> bool:
+    """True when these are smolagents' records."""
+    return any(isinstance(r.get("intermediate_steps"), list) and "agent_action_type" in r for r in records[:20])
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """One session for each question."""
+    return [_session(*entry) for entry in entries(records, _steps, name=name, notes=notes)]
+
+
+def _session(record: Record, name: str, notes: Notes) -> Session:
+    return Session(
+        name=name or "session",
+        reader="smolagents",
+        format="chat",
+        segments=_segments(_steps(record)),
+        model=first_text(record.get("model_id")),
+        notes=notes.lines(),
+    )
+
+
+def _steps(record: Record) -> list[Record]:
+    return mappings(record.get("intermediate_steps"))
+
+
+def _segments(steps: list[Record]) -> list[Segment]:
+    messages: list[Record] = []
+    turns: list[Turn] = []
+    asked = False
+    for step in steps:
+        role = _ROLES.get(str(step.get("role")), "user")
+        content = clean_content(step.get("content"))
+        if not content:
+            continue
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] = _joined(messages[-1]["content"], content)
+            continue
+        if role == "assistant" and asked:
+            turns.append(Turn(len(messages), _usage(step.get("token_usage"))))
+        asked = asked or role == "user"
+        messages.append({"role": role, "content": content})
+    return [Segment(messages, turns)] if turns else []
+
+
+def _joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:
+    if isinstance(before, str) and isinstance(behind, str):
+        return f"{before}\n{behind}"
+    return [*_parts(before), *_parts(behind)]
+
+
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _usage(usage: Json) -> Any:
+    return usage_of(mapping(usage).get("input_tokens"), mapping(usage).get("output_tokens"))
