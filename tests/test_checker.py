@@ -413,3 +413,12 @@ def test_cases_are_judged_as_their_authors_did():
 def test_kept_histories_are_as_labelled(path):
     format, request = cases.load_history(path)
     assert set(rules(request, format)) == ({"orphan_result"} if "orphan" in path.stem else set())
+
+
+def test_answers_in_a_row_are_one_turn():
+    """A request whose broken place stands alone between two answers must not join calls of one id."""
+    call = {"type": "tool_use", "id": "bash:0", "name": "bash", "input": {}}
+    said = {"role": "assistant", "content": [call]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "bash:0", "content": "ok"}]}
+    request = {"messages": [{"role": "user", "content": "go"}, said, said, result]}
+    assert "duplicate_call_id" in [v.rule for v in packlight.validate(request, format="anthropic")]

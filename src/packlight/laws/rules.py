@@ -192,11 +192,16 @@ def _server_results(messages: Sequence[Message], pairs: Pairs, head: Mapping[str
 
 
 def _call_ids(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
-    """Two calls of one message have two ids."""
+    """Two calls of one turn have two ids; assistant messages in a row are one turn."""
+    ids: set[str] = set()
     for i, message in enumerate(messages):
-        ids = [p.call_id for p in message.parts if p.kind == "call"]
-        if len(ids) != len(set(ids)):
-            yield Violation((i,), "duplicate_call_id", "two calls of one message have the same id")
+        if message.role != "assistant":
+            ids = set()
+            continue
+        own = [p.call_id for p in message.parts if p.kind == "call"]
+        if len(own) != len(set(own)) or not ids.isdisjoint(own):
+            yield Violation((i,), "duplicate_call_id", "two calls of one turn have the same id")
+        ids.update(own)
 
 
 def _cache_marks(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
