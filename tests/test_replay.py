@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from packlight.compactor import Compactor
+from packlight.replay.prefix import begins_with
 from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, summary, use_color
-from packlight.replay.run import SessionResult, begins_with, replay
+from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
 from packlight.types import Edit
 

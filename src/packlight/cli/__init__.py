@@ -139,9 +139,8 @@ def _store(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
 
 def _policy(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     names = "default, thrifty, classic, nano or none"
-    parser.add_argument(
-        "--policy", default="default", metavar="P", help=names + ("; several with commas" if several else "")
-    )
+    more = "; or your own as module:function; several with commas" if several else ""
+    parser.add_argument("--policy", default="default", metavar="P", help=names + more)
     parser.add_argument("--window-tokens", type=_count, metavar="N", help="context window, instead of the model's own")
 
 

@@ -8,10 +8,12 @@ import sys
 
 from ..compactor import Compactor
 from ..errors import InvalidRequest
+from ..replay.foreign import ForeignEngine, is_foreign, load_policy
 from ..replay.readers import find_files, read_sessions
 from ..replay.report import as_json, render, summary, use_color
 from ..replay.run import SessionResult, replay
 from ..replay.session import Session
+from ..replay.walk import Engine
 from .policies import known_policy
 from .streams import progress, read, say, show, show_json
 
@@ -21,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if not policies:
         raise InvalidRequest("--policy names none")
     for policy in policies:
-        known_policy(policy)
+        load_policy(policy) if is_foreign(policy) else known_policy(policy)
     results: list[SessionResult] = []
     for session in _sessions(args):
         for policy in policies:
@@ -70,5 +72,7 @@ def _walked(session: Session, policy: str, window_tokens: int | None) -> Session
     return result
 
 
-def _compactor(model: str | None, policy: str, window_tokens: int | None) -> Compactor:
+def _compactor(model: str | None, policy: str, window_tokens: int | None) -> Engine:
+    if is_foreign(policy):
+        return ForeignEngine(load_policy(policy), policy, model, window_tokens)
     return Compactor(model, policy=policy, window_tokens=window_tokens)
