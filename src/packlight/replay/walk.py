@@ -102,7 +102,7 @@ def walk(session: Session, engine: Engine, weights: Weights | None = None) -> It
     for window, segment in enumerate(session.segments):
         for place, recorded in enumerate(segment.turns):
             given = session.request(segment, recorded)
-            now = recorded.seconds if recorded.seconds is not None else now  # a replay never reads the clock
+            now = max(now, recorded.asked_seconds or 0.0)  # a replay never reads the clock
             compaction: Compaction = engine.fit(given, now_seconds=now, format=session.format)
             call = Call(
                 turn=turn,

@@ -1,0 +1,76 @@
+"""The table of policies: what is told of each, over one session or over many.
+
+A column is computed from the rows of one policy, so that a total is the same column over more rows. To show what a
+measure found (`Row.found`), add a column to the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .compare import Row
+from .foreign import is_foreign
+from .text import share, table, usd_text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    """Its head in the table."""
+    value: Callable[[Sequence[Row]], Any]
+    """Of one or more rows of the same policy; None where there is nothing to tell."""
+    show: Callable[[Any], str] = "{:,}".format
+    hides_zeros: bool = False
+    """Left out where no policy has any."""
+
+
+def _count(of: Callable[[Row], int]) -> Callable[[Sequence[Row]], int]:
+    return lambda rows: sum(map(of, rows))
+
+
+def mean_context(rows: Sequence[Row]) -> int:
+    """Tokens of a request, at the mean of all calls."""
+    calls = sum(len(r.charges) for r in rows)
+    return round(sum(r.tokens for r in rows) / calls) if calls else 0
+
+
+def cost(rows: Sequence[Row]) -> float:
+    return sum(r.usd for r in rows)
+
+
+def cost_ratio(rows: Sequence[Row]) -> float | None:
+    """Cost by what no compaction costs under the same cache."""
+    without = sum(r.without_usd for r in rows)
+    return cost(rows) / without if without else None
+
+
+def _restored(rows: Sequence[Row]) -> bool | None:
+    """None for a policy that keeps nothing."""
+    return None if is_foreign(rows[0].result.policy) else all(r.result.restored for r in rows)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("mean context", mean_context),
+    Column("cost", cost, usd_text),
+    Column("of none", cost_ratio, share),
+    Column("batches", _count(lambda r: len(r.result.batches))),
+    Column("breaks", _count(lambda r: r.result.prefix_breaks)),
+    Column("invalid", _count(lambda r: r.result.invalid_requests)),
+    Column("over window", _count(lambda r: len(r.result.not_fitting)), hides_zeros=True),
+    Column("errors", _count(lambda r: len(r.result.errors)), hides_zeros=True),
+    Column("restored", _restored, lambda all_of_it: "yes" if all_of_it else "NO"),
+)
+
+
+def policies_table(rows: Sequence[Row], *, columns: Sequence[Column] = COLUMNS, indent: str = "") -> str:
+    """One line for each policy. The rows may be of many sessions."""
+    groups = [[r for r in rows if r.result.policy == p] for p in dict.fromkeys(r.result.policy for r in rows)]
+    values = {c.name: [c.value(group) for group in groups] for c in columns}
+    shown = [c for c in columns if not c.hides_zeros or any(values[c.name])]
+    lines = [["policy", *(c.name for c in shown)]]
+    for n, group in enumerate(groups):
+        cells = ["-" if values[c.name][n] is None else c.show(values[c.name][n]) for c in shown]
+        lines.append([group[0].result.policy, *cells])
+    return table(lines, left=1, indent=indent)
