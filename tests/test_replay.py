@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from packlight.compactor import Compactor
+from packlight.replay.compare import Replayed, compared
 from packlight.replay.prefix import begins_with
 from packlight.replay.readers import read_sessions
-from packlight.replay.report import as_json, render, summary, use_color
+from packlight.replay.report import as_json, render, render_all, render_session
 from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
+from packlight.replay.text import use_color
 from packlight.types import Edit
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -114,6 +116,20 @@ def recorded(rounds: int = 20, windows: int = 1) -> Session:
 
 def run(engine: Any, session: Session | None = None) -> SessionResult:
     return replay(session or recorded(), policy="default", window_tokens=1000, compactor_factory=lambda *_: engine)
+
+
+def whole(engine: type[ClearingEngine] = ClearingEngine, session: Session | None = None) -> Replayed:
+    """The same under two policies; the base is an engine that never clears."""
+
+    def made(model: str | None, policy: str, window_tokens: int | None) -> Any:
+        return Idle() if policy == "none" else engine()
+
+    return compared(session or recorded(), ["none", "default"], made, window_tokens=1000)
+
+
+class Idle(ClearingEngine):
+    def plan(self, messages: list[dict[str, Any]]) -> tuple[Edit, ...]:
+        return ()
 
 
 def test_honest_engine_passes() -> None:
@@ -238,22 +254,29 @@ def test_begins_with() -> None:
 
 
 def test_json_has_the_promised_names() -> None:
-    body = json.loads(json.dumps(as_json(run(ClearingEngine()))))
+    found = whole()
+    none, body = (json.loads(json.dumps(as_json(found, row))) for row in found.rows)
     promised = {
         "session", "reader", "format", "turns", "tokens_before", "tokens_after", "mean_context_tokens", "batches",
-        "prefix_breaks", "invalid_requests", "restored",
+        "prefix_breaks", "invalid_requests", "restored", "cost", "money",
     }  # fmt: skip
     assert promised <= body.keys()
     assert body["batches"] == len(body["batch_list"])
     assert body["tokens_before"] == sum(body["tokens_by_turn"]["before"])
+    assert body["cost"]["without_usd"] == none["cost"]["usd"] == pytest.approx(sum(none["cost"]["usd_by_turn"]))
+    assert body["cost"]["ratio"] == pytest.approx(body["cost"]["usd"] / none["cost"]["usd"])
+    assert body["money"] == none["money"]
 
 
-def test_table_for_a_person() -> None:
-    text = render(run(ClearingEngine(), recorded(windows=2)))
+def test_report_for_a_person() -> None:
+    text = render_session(whole(session=recorded(windows=2)))
     assert "\x1b" not in text
     for words in (
         "40 turns",
         "began a new window once",
+        "where the input money went",
+        "what filled the windows",
+        "results of Read",
         "none",
         "all of it can be had back",
         "results cleared",
@@ -262,8 +285,9 @@ def test_table_for_a_person() -> None:
         "mean context",
     ):
         assert words in text
+    assert text.index("where the input money went") < text.index("policies")
     assert max(map(len, text.splitlines())) <= 100
-    assert "\x1b[" in render(run(ClearingEngine()), color=True)
+    assert "\x1b[" in render_session(whole(), color=True)
 
 
 def test_table_tells_what_went_wrong() -> None:
@@ -274,16 +298,22 @@ def test_table_tells_what_went_wrong() -> None:
 
 def test_nothing_to_show() -> None:
     empty = Session("empty", "messages", "chat", [], notes=["1 x broken record (line 3)"])
-    text = render(run(ClearingEngine(), empty))
+    found = whole(session=empty)
+    text = render_session(found)
     assert "no model call" in text
     assert "broken record" in text
-    assert as_json(run(ClearingEngine(), empty))["mean_context_tokens"] == 0
+    assert as_json(found, found.rows[1])["mean_context_tokens"] == 0
+    assert "where the input money went: $0.00" in render_all([found, found])
 
 
-def test_summary_one_row_each() -> None:
-    rows = summary([run(ClearingEngine()), run(Forgetful())]).splitlines()
-    assert len(rows) == 3
-    assert rows[1].endswith("yes") and rows[2].endswith("NO")
+def test_total_of_several_sessions() -> None:
+    text = render_all([whole(), whole(Forgetful)])
+    policies = [line.split() for line in text.splitlines() if line.split()[:1] in (["none"], ["default"])]
+    assert [p[0] for p in policies] == ["none", "default"]
+    assert policies[0][-1] == "yes" and policies[1][-1] == "NO"
+    assert text.count("  made ") == 2, "one line each"
+    assert "tokens by turn" not in text
+    assert render_all([whole(), whole()], details=True).count("tokens by turn") == 2
 
 
 class Terminal(io.StringIO):

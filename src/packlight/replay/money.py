@@ -256,7 +256,7 @@ class _Account:
         return "a note of the client" if kinds else "nothing new"
 
     def _simulate(self) -> list[Paid]:
-        cache, units, now = PromptCache(self._prices), Units(self._weights), 0.0
+        cache, units, now = PromptCache(self._prices), Units(self._weights), self._session.asked_seconds
         found = []
         for window, segment in enumerate(self._session.segments):
             for turn in segment.turns:

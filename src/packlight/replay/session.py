@@ -93,6 +93,11 @@ class Session:
         return sum(len(s.turns) for s in self.segments)
 
     @property
+    def asked_seconds(self) -> float:
+        """When the first request was sent whose time is known; 0 where none is. Calls before it count as no older."""
+        return next((at for s in self.segments for t in s.turns if (at := t.asked_seconds) is not None), 0.0)
+
+    @property
     def list_key(self) -> str:
         return "input" if self.format == "responses" else "messages"
 

@@ -98,7 +98,7 @@ def walk(session: Session, engine: Engine, weights: Weights | None = None) -> It
     request, what `weights` says a provider would have counted (nothing without them).
     """
     fmt = format_named(session.format)
-    turn, now = 0, 0.0
+    turn, now = 0, session.asked_seconds
     for window, segment in enumerate(session.segments):
         for place, recorded in enumerate(segment.turns):
             given = session.request(segment, recorded)
