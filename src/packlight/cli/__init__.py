@@ -184,6 +184,8 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     _policy(parser, several=True)
     parser.add_argument("--model", metavar="M", help="windows and prices of this model, the money simulated for it")
     parser.add_argument("--jobs", type=_count, metavar="N", help="so many processes at most (default: one a core)")
+    parser.add_argument("--html", metavar="FILE", help="write a page with figures and charts there")
+    parser.add_argument("--with-text", action="store_true", help="the page may hold text of the conversations")
     parser.add_argument("--details", action="store_true", help="of several sessions each in full")
     _json(parser)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..compactor import Compactor
@@ -14,6 +15,7 @@ from ..errors import InvalidRequest
 from ..replay.compare import Replayed, compared
 from ..replay.foreign import ForeignEngine, is_foreign, load_policy
 from ..replay.home import newest_first, own_sessions
+from ..replay.html import page
 from ..replay.readers import find_files, read_sessions
 from ..replay.report import as_json, render_all
 from ..replay.session import Session, as_if
@@ -21,7 +23,7 @@ from ..replay.text import use_color
 from ..replay.walk import Engine
 from .jobs import Failed, in_order
 from .policies import known_policy
-from .streams import progress, read, say, show, show_json
+from .streams import check_output, progress, read, say, show, show_json, write
 
 NEWEST = 20
 """So many of the user's own sessions, unless more are asked for."""
@@ -29,6 +31,9 @@ NEWEST = 20
 
 def run(args: argparse.Namespace) -> int:
     policies = _policies(args.policy)
+    if args.with_text and not args.html:
+        raise InvalidRequest("--with-text is for the page that --html writes")
+    check_output(args.html)
     files = _files(args)
     sessions: list[Replayed] = []
     for replayed in _replayed(args, files, policies):
@@ -41,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         width = shutil.get_terminal_size((100, 24)).columns
         show(render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details))
+    if args.html:
+        write(args.html, page(sessions))
     results = [row.result for replayed in sessions for row in replayed.rows]
     return 1 if any(r.invalid_requests or not r.restored or r.errors for r in results) else 0
 
@@ -71,10 +78,12 @@ def _files(args: argparse.Namespace) -> list[str]:
 
 
 def _replayed(args: argparse.Namespace, files: Sequence[str], policies: Sequence[str]) -> Iterator[Replayed]:
-    jobs = [Job(file, policies, args.window_tokens, args.model, args.format) for file in files if file != "-"]
+    def made(file: str) -> Job:
+        return Job(file, policies, args.window_tokens, args.model, args.format, args.with_text)
+
+    jobs = [made(file) for file in files if file != "-"]
     if "-" in files:
-        job = Job("-", policies, args.window_tokens, args.model, args.format)
-        yield from job.replayed(read_sessions(read("-"), format=args.format))
+        yield from made("-").replayed(read_sessions(read("-"), format=args.format))
     for job, done in zip(jobs, in_order(jobs, args.jobs or os.cpu_count() or 1), strict=True):
         if isinstance(done, Failed):
             if len(files) == 1:
@@ -84,17 +93,16 @@ def _replayed(args: argparse.Namespace, files: Sequence[str], policies: Sequence
             yield from done
 
 
+@dataclass(frozen=True, slots=True)
 class Job:
     """One file, to be replayed here or in another process."""
 
-    def __init__(
-        self, file: str, policies: Sequence[str], window_tokens: int | None, model: str | None, format: str | None
-    ) -> None:
-        self.file = file
-        self.policies = policies
-        self.window_tokens = window_tokens
-        self.model = model
-        self.format = format
+    file: str
+    policies: Sequence[str]
+    window_tokens: int | None
+    model: str | None
+    format: str | None
+    with_text: bool
 
     def __call__(self) -> list[Replayed]:
         return self.replayed(read_sessions(self.file, format=self.format))
@@ -115,6 +123,7 @@ class Job:
             _engine,
             window_tokens=self.window_tokens,
             recorded=self.model is None,
+            with_text=self.with_text,
             progress=shown,
         )
         progress("", turns > 50)

@@ -64,13 +64,15 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+def cells_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[str]:
+    """What the columns show of the rows of one policy."""
+    values = [c.value(rows) for c in columns]
+    return ["-" if v is None else c.show(v) for c, v in zip(columns, values, strict=True)]
+
+
 def policies_table(rows: Sequence[Row], *, columns: Sequence[Column] = COLUMNS, indent: str = "") -> str:
     """One line for each policy. The rows may be of many sessions."""
     groups = [[r for r in rows if r.result.policy == p] for p in dict.fromkeys(r.result.policy for r in rows)]
-    values = {c.name: [c.value(group) for group in groups] for c in columns}
-    shown = [c for c in columns if not c.hides_zeros or any(values[c.name])]
-    lines = [["policy", *(c.name for c in shown)]]
-    for n, group in enumerate(groups):
-        cells = ["-" if values[c.name][n] is None else c.show(values[c.name][n]) for c in shown]
-        lines.append([group[0].result.policy, *cells])
-    return table(lines, left=1, indent=indent)
+    shown = [c for c in columns if not c.hides_zeros or any(c.value(group) for group in groups)]
+    lines = [[group[0].result.policy, *cells_of(group, shown)] for group in groups]
+    return table([["policy", *(c.name for c in shown)], *lines], left=1, indent=indent)

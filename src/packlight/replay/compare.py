@@ -15,6 +15,7 @@ from .cost import Bill, Charge
 from .money import Money, money_of, prices_for
 from .run import SessionResult, replay
 from .session import Session
+from .texts import texts_of
 from .walk import Call, Factory
 from .weights import Weights
 
@@ -88,6 +89,8 @@ class Replayed:
     """Size of each call without compaction, on the scale of the provider's counts."""
     window_starts: list[int]
     rows: list[Row] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+    """What stood right before some of its calls, and its title: only where asked for (see `texts`)."""
 
     @property
     def turns(self) -> int:
@@ -101,6 +104,7 @@ def compared(
     *,
     window_tokens: int | None = None,
     recorded: bool = True,
+    with_text: bool = False,
     measures: Measures | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Replayed:
@@ -123,6 +127,8 @@ def compared(
 
     base = walked(BASE)
     rows = [base if policy == BASE else walked(policy) for policy in policies]
+    money = money_of(session, weights, recorded=recorded)
+    told = {m.turn for m in money.misses} | {b.turn for row in rows for b in row.result.batches}
     return Replayed(
         name=session.name,
         path=session.path,
@@ -130,11 +136,12 @@ def compared(
         format=session.format,
         model=session.model,
         notes=session.notes,
-        money=money_of(session, weights, recorded=recorded),
+        money=money,
         prediction=_prediction(base.result),
         without_tokens=[c.tokens for c in base.charges],
         window_starts=base.result.segment_starts,
         rows=[replace(row, without=base.charges) for row in rows],
+        texts=texts_of(session, told) if with_text else {},
     )
 
 

@@ -201,14 +201,14 @@ def _batches(batches: Sequence[BatchSeen], width: int) -> list[str]:
     shown = batches if len(batches) <= _MOST_BATCHES_SHOWN else batches[: _MOST_BATCHES_SHOWN - 1]
     for batch in shown:
         sizes = f"{batch.tokens_before:>9,} -> {batch.tokens_after:>8,}"
-        line = f"    turn {batch.turn + 1:>5,}  {sizes}   {_actions(batch.actions)} ({', '.join(batch.layers)})"
+        line = f"    turn {batch.turn + 1:>5,}  {sizes}   {actions_text(batch.actions)} ({', '.join(batch.layers)})"
         lines.append(cut(line, width))
     if len(shown) < len(batches):
         lines.append(f"    and {len(batches) - len(shown):,} more")
     return lines
 
 
-def _actions(actions: Mapping[str, int]) -> str:
+def actions_text(actions: Mapping[str, int]) -> str:
     names = [(n, _WORDS.get(a, (a, a))) for a, n in sorted(actions.items(), key=lambda item: -item[1])]
     return ", ".join(f"{n:,} {one if n == 1 else many}" for n, (one, many) in names)
 

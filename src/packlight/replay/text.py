@@ -12,7 +12,9 @@ def usd_text(usd: float) -> str:
 
 
 def share(ratio: float) -> str:
-    return f"{ratio:.0%}" if ratio >= 0.1 or not ratio else f"{ratio:.1%}"
+    if ratio >= 0.1 or not ratio:
+        return f"{ratio:.0%}"
+    return f"{ratio:.1%}" if ratio >= 0.0005 else "<0.1%"
 
 
 def tokens_text(tokens: float) -> str:
