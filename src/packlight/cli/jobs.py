@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,7 +39,8 @@ def in_order(work: Sequence[Callable[[], T]], jobs: int) -> Iterator[T | Failed]
     context = multiprocessing.get_context("spawn")  # a fork copies locks that threads of the caller may hold
     executor = ProcessPoolExecutor(min(jobs, len(work)), mp_context=context, initializer=_leave_interrupts)
     try:
-        futures = [executor.submit(_done, piece) for piece in work]
+        with _interrupts_left():  # until they have started; from then on they do so themselves
+            futures = [executor.submit(_done, piece) for piece in work]
         yield from _collected(futures)
         executor.shutdown()
     except BaseException:  # Ctrl-C above all: nobody waits for work that nobody wants
@@ -80,8 +82,21 @@ def _done(piece: Callable[[], T]) -> T | Failed:
         return Failed("out of memory")
 
 
+@contextmanager
+def _interrupts_left() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal: the first one ends the others, which inherit that they ignore it."""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # not in the main thread, where no signal arrives
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; the first one ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

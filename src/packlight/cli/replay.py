@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import __version__
 from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..replay.compare import Replayed, compared
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         width = shutil.get_terminal_size((100, 24)).columns
         show(render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details))
     if args.html:
-        write(args.html, page(sessions))
+        write(args.html, page(sessions, version=__version__))
     results = [row.result for replayed in sessions for row in replayed.rows]
     return 1 if any(r.invalid_requests or not r.restored or r.errors for r in results) else 0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from .. import __version__, jsonio
+from .. import jsonio
 from .columns import COLUMNS, cells_of, cost
 from .compare import BASE, Replayed, Row
 from .money import REASONS, total
@@ -16,14 +16,16 @@ from .spending import label_of, money_json
 _TEMPLATE = "data/replay.html"
 
 
-def page(sessions: Sequence[Replayed]) -> bytes:
+def page(sessions: Sequence[Replayed], *, version: str) -> bytes:
     """The page. What text it holds is what the sessions were replayed with (`Replayed.texts`)."""
     template = resources.files("packlight").joinpath(_TEMPLATE).read_bytes()
-    body = jsonio.dump(page_data(sessions)).replace(b"<", rb"\u003c")  # no text can end the script it stands in
+    body = jsonio.dump(page_data(sessions, version=version)).replace(
+        b"<", rb"\u003c"
+    )  # no text can end the script it stands in
     return template.replace(b"{{data}}", body)
 
 
-def page_data(sessions: Sequence[Replayed]) -> dict[str, Any]:
+def page_data(sessions: Sequence[Replayed], *, version: str) -> dict[str, Any]:
     """What the page draws, under the names of the JSON report where that has them."""
     rows = [row for session in sessions for row in session.rows]
     policies = list(dict.fromkeys(r.result.policy for r in rows))
@@ -32,7 +34,7 @@ def page_data(sessions: Sequence[Replayed]) -> dict[str, Any]:
     money["misses"] = [{**m, "session": s.name} for s in sessions for m in _misses(s)]
     del money["usd_by_turn"]
     return {
-        "version": __version__,
+        "version": version,
         "has_text": any(s.texts for s in sessions),
         "reasons": REASONS,
         "columns": [c.name for c in COLUMNS],
