@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
     if not args.json:
         width = shutil.get_terminal_size((100, 24)).columns
-        show(render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details))
+        text = render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details)
+        show(text.removesuffix("\n"))
     if args.html:
         write(args.html, page(sessions, version=__version__))
     results = [row.result for replayed in sessions for row in replayed.rows]

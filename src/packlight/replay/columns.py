@@ -54,7 +54,7 @@ def _restored(rows: Sequence[Row]) -> bool | None:
 COLUMNS: tuple[Column, ...] = (
     Column("mean context", mean_context),
     Column("cost", cost, usd_text),
-    Column("of none", cost_ratio, share),
+    Column("vs none", cost_ratio, share),
     Column("batches", _count(lambda r: len(r.result.batches))),
     Column("breaks", _count(lambda r: r.result.prefix_breaks)),
     Column("invalid", _count(lambda r: r.result.invalid_requests)),

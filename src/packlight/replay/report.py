@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from .. import models
 from .columns import cost_ratio, mean_context, policies_table
 from .compare import BASE, Replayed, Row
 from .run import BatchSeen, SessionResult
@@ -117,18 +118,29 @@ def render_session(session: Replayed, *, color: bool = False, width: int = 80) -
     lines += [f"  {session.turns:,} turns{_windows(session)}", ""]
     lines += [Spending([session]).render(color=color, width=width), *_policies(session.rows, paint), ""]
     lines += [render(r.result, color=color, width=width) for r in session.rows if r.result.policy != BASE]
-    return "\n".join([*lines, *_notes(session)]).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + "\n" + "".join(f"{line}\n" for line in _notes(session))
 
 
 def _policies(rows: Sequence[Row], paint: Paint) -> list[str]:
     lines = [paint.bold("  what the policies would have changed (cost under a prompt cache, simulated)")]
     lines.append(policies_table(rows, indent="    "))
-    return [*lines, "    of none: by the cost without compaction under the same cache"]
+    lines.append("    vs none: by the cost without compaction under the same cache")
+    unknown = sorted({r.result.model or "a model not recorded" for r in rows if not _window_known(r.result)})
+    if unknown:
+        lines.append(
+            f"    nothing is compacted where the window is not known: {', '.join(unknown[:3])}; see --window-tokens"
+        )
+    return lines
+
+
+def _window_known(result: SessionResult) -> bool:
+    known = models.lookup(result.model) if result.model else None
+    return bool(result.window_tokens or (known and known.context_window_tokens))
 
 
 def _by_session(sessions: Sequence[Replayed]) -> str:
     policies = [r.result.policy for r in sessions[0].rows if r.result.policy != BASE]
-    rows = [["session", "reader", "turns", "input cost", "broken", "cold", *(f"{p} of none" for p in policies)]]
+    rows = [["session", "reader", "turns", "input cost", "broken", "cold", *(f"{p} vs none" for p in policies)]]
     for session in sessions:
         extra = [session.money.extra_usd(why) for why in ("broken", "cold")]
         ratios = [cost_ratio([r]) for r in session.rows if r.result.policy != BASE]

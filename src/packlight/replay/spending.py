@@ -155,10 +155,14 @@ def _predictions(sessions: Sequence[Replayed]) -> list[str]:
         return []
     worst = max(known, key=lambda p: abs(p.worst_ratio))
     middle = sorted(p.median_ratio for p in known)[len(known) // 2]
-    turn = f" at turn {worst.worst_turn + 1:,}" if len(known) == 1 else ""
+    turn = f" (turn {worst.worst_turn + 1:,}{_begins(sessions[0], worst.worst_turn)})" if len(sessions) == 1 else ""
     return [
         "",
         "  our size of each next request, before the provider counted it:",
         f"    {middle:.2%} off at the median call, {abs(worst.worst_ratio):.0%} too"
         f" {'small' if worst.worst_ratio < 0 else 'large'} at the worst{turn}",
     ]
+
+
+def _begins(session: Replayed, turn: int) -> str:
+    return ", the first of a new window" if turn in session.window_starts else ""
