@@ -15,6 +15,7 @@ from .text import Paint, cut, duration, share, table, times, tokens_text, usd_te
 _MOST_MISSES_SHOWN = 3
 _MOST_FILLINGS_SHOWN = 9
 _LEAST_SHOWN_RATIO = 0.005
+_HEAD, _BROKEN, _FILLED = "  where the input money went", "  broken prefixes cost", "  what filled the windows"
 
 
 def money_json(money: Money, prediction: Prediction | None) -> dict[str, Any]:
@@ -42,20 +43,25 @@ class Spending:
     sessions: Sequence[Replayed]
 
     def render(self, *, color: bool = False, width: int = 80) -> str:
-        paint, money = Paint(color), total([s.money for s in self.sessions])
-        lines = [*self._head(money, paint), *_reasons(money), *_without_breaks(money)]
-        lines += _misses([(s, m) for s in self.sessions for m in s.money.misses], money, len(self.sessions) > 1, paint)
-        lines += ["", *_content(money.content, money.total_usd, paint), *_predictions(self.sessions)]
-        return "\n".join(cut(line, max(60, width)) if not color else line for line in lines) + "\n"
+        money = total([s.money for s in self.sessions])
+        misses = [(s, m) for s in self.sessions for m in s.money.misses]
+        lines = [*self._head(money), *_reasons(money), *_without_breaks(money)]
+        lines += _misses(misses, money, is_many=len(self.sessions) > 1)
+        lines += ["", *_content(money.content, money.total_usd), *_predictions(self.sessions)]
+        paint = Paint(color)
+        brushes = {_HEAD: paint.bold, _BROKEN: paint.bad, _FILLED: paint.bold}
+        shown = ((line, cut(line, max(60, width))) for line in lines)
+        painted = (next((b for s, b in brushes.items() if line.startswith(s)), str)(text) for line, text in shown)
+        return "\n".join(painted) + "\n"
 
-    def _head(self, money: Money, paint: Paint) -> list[str]:
+    def _head(self, money: Money) -> list[str]:
         source = "by the usage in the file" if money.is_recorded else "simulated: the file does not tell of the cache"
         if len(self.sessions) > 1:
             told = sum(s.money.is_recorded for s in self.sessions)
             source = f"by the usage in the files of {told:,}, the rest simulated" if not money.is_recorded else source
             source = f"{len(self.sessions):,} sessions, {source.replace('file does', 'files do')}"
         billed = f"; billed {usd_text(money.billed_usd)}" if money.billed_usd is not None else ""
-        lines = [paint.bold(f"  where the input money went: {usd_text(money.total_usd)}") + f"  ({source}{billed})"]
+        lines = [f"{_HEAD}: {usd_text(money.total_usd)}  ({source}{billed})"]
         unknown = sorted({s.model or "a model not recorded" for s in self.sessions if not s.money.is_priced})
         if unknown:
             lines.append(
@@ -91,12 +97,12 @@ def _without_breaks(money: Money) -> list[str]:
     return [f"  the same requests under a cache that loses nothing early: {usd_text(money.simulated_usd)} (simulated)"]
 
 
-def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, is_many: bool, paint: Paint) -> list[str]:
+def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bool) -> list[str]:
     """What was sent before and had to be paid again, the dearest first."""
     broken = [(s, m) for s, m in found if m.why == "broken"]
     lines = []
     if broken:
-        lines += ["", paint.bad(f"  broken prefixes cost {usd_text(money.extra_usd('broken'))} more than reading them")]
+        lines += ["", f"{_BROKEN} {usd_text(money.extra_usd('broken'))} more than reading them"]
         lines += [f"    {_most(m for _, m in broken)}"]
         for session, miss in sorted(broken, key=lambda pair: -pair[1].usd)[:_MOST_MISSES_SHOWN]:
             where = f"{cut(session.name, 24)} turn" if is_many else "turn"
@@ -119,7 +125,7 @@ def _told(miss: Miss) -> str:
     return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent before{gap} {read}; after {miss.before}"
 
 
-def _content(content: Sequence[Filling], usd: float, paint: Paint) -> list[str]:
+def _content(content: Sequence[Filling], usd: float) -> list[str]:
     whole = usd or 1.0
     shown = [f for f in content if f.usd >= _LEAST_SHOWN_RATIO * whole][:_MOST_FILLINGS_SHOWN]
     rest = [f for f in content if f not in shown]
@@ -128,7 +134,7 @@ def _content(content: Sequence[Filling], usd: float, paint: Paint) -> list[str]:
     if rest:
         rows.append(_filling(f"{len(rest):,} more", rest, whole))
     lines = table(rows, left=1, indent="    ").splitlines()
-    return [paint.bold("  what filled the windows, by its share in the price"), *lines]
+    return [f"{_FILLED}, by its share in the price", *lines]
 
 
 def label_of(filling: Filling) -> str:
