@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from packlight.compactor import Compactor
+from packlight.replay.columns import Column, measures_of, policies_table
 from packlight.replay.compare import Replayed, compared
+from packlight.replay.html import page_data
 from packlight.replay.prefix import begins_with
 from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, render_all, render_session
 from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
 from packlight.replay.text import use_color
+from packlight.replay.walk import Call
 from packlight.types import Edit
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -118,13 +121,13 @@ def run(engine: Any, session: Session | None = None) -> SessionResult:
     return replay(session or recorded(), policy="default", window_tokens=1000, compactor_factory=lambda *_: engine)
 
 
-def whole(engine: type[ClearingEngine] = ClearingEngine, session: Session | None = None) -> Replayed:
+def whole(engine: type[ClearingEngine] = ClearingEngine, session: Session | None = None, **options: Any) -> Replayed:
     """The same under two policies; the base is an engine that never clears."""
 
     def made(model: str | None, policy: str, window_tokens: int | None) -> Any:
         return Idle() if policy == "none" else engine()
 
-    return compared(session or recorded(), ["none", "default"], made, window_tokens=1000)
+    return compared(session or recorded(), ["none", "default"], made, window_tokens=1000, **options)
 
 
 class Idle(ClearingEngine):
@@ -314,6 +317,41 @@ def test_total_of_several_sessions() -> None:
     assert text.count("  made ") == 2, "one line each"
     assert "tokens by turn" not in text
     assert render_all([whole(), whole()], details=True).count("tokens by turn") == 2
+
+
+@dataclass
+class Gone:
+    """What a measure may end in."""
+
+    messages: int = 0
+    lost: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class Missing:
+    """A measure: results that were recorded and not sent."""
+
+    gone: Gone = field(default_factory=Gone)
+
+    def see(self, call: Call) -> None:
+        if missing := sum(m not in call.messages for m in call.source):
+            self.gone.messages += missing
+            self.gone.lost.append((call.turn, f"{missing} results"))
+
+    def result(self) -> Gone:
+        return self.gone
+
+
+def test_column_brings_its_measure() -> None:
+    column = Column(
+        "gone", lambda rows: sum(r.found["gone"].messages for r in rows), measures={"gone": lambda _: Missing()}
+    )
+    found = whole(measures=measures_of([column]))
+    head, none, default = policies_table(found.rows, columns=[column]).splitlines()
+    assert head.split() == ["policy", "gone"] and none.split() == ["none", "0"]
+    assert int(default.split()[1]) > 20
+    _, row = page_data([found], version="")["sessions"][0]["rows"]
+    assert row["lost"][0] == {"turn": found.rows[1].result.batches[0].turn, "label": "5 results"}
 
 
 class Terminal(io.StringIO):

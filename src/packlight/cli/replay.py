@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..compactor import Compactor
 from ..errors import InvalidRequest
+from ..replay.columns import measures_of
 from ..replay.compare import Replayed, compared
 from ..replay.foreign import ForeignEngine, is_foreign, load_policy
 from ..replay.home import newest_first, own_sessions
@@ -126,6 +127,7 @@ class Job:
             window_tokens=self.window_tokens,
             recorded=self.model is None,
             with_text=self.with_text,
+            measures=measures_of(),
             progress=shown,
         )
         progress("", turns > 50)

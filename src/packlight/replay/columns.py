@@ -1,16 +1,16 @@
 """The table of policies: what is told of each, over one session or over many.
 
 A column is computed from the rows of one policy, so that a total is the same column over more rows. To show what a
-measure found (`Row.found`), add a column to the list.
+measure finds, add a column that names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from .compare import Row
+from .compare import Measures, Row
 from .foreign import is_foreign
 from .text import share, table, usd_text
 
@@ -24,6 +24,8 @@ class Column:
     show: Callable[[Any], str] = "{:,}".format
     hides_zeros: bool = False
     """Left out where no policy has any."""
+    measures: Measures = field(default_factory=dict)
+    """What has to be measured for it: `Row.found` has the results, under the same names."""
 
 
 def _count(of: Callable[[Row], int]) -> Callable[[Sequence[Row]], int]:
@@ -62,6 +64,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("errors", _count(lambda r: len(r.result.errors)), hides_zeros=True),
     Column("restored", _restored, lambda all_of_it: "yes" if all_of_it else "NO"),
 )
+
+
+def measures_of(columns: Sequence[Column] = COLUMNS) -> Measures:
+    return {name: make for column in columns for name, make in column.measures.items()}
 
 
 def cells_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[str]:

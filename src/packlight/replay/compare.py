@@ -24,7 +24,11 @@ BASE = "none"
 
 
 class Finding(Protocol):
-    """A measure that ends in a result: picklable, and results of several sessions can be added."""
+    """A measure that ends in a result.
+
+    The result is picklable, and results of several sessions can be added. Where it has `lost`, pairs of a turn and a
+    word for what was missing there, the page shows them in its timeline.
+    """
 
     def see(self, call: Call, /) -> None: ...
     def result(self) -> Any: ...

@@ -91,7 +91,9 @@ def _row(session: Replayed, row: Row) -> dict[str, Any]:
             }
             for b in row.result.batches
         ],
-        "lost": [],
+        "lost": [
+            {"turn": turn, "label": what} for found in row.found.values() for turn, what in getattr(found, "lost", ())
+        ],
     }
 
 
