@@ -338,6 +338,7 @@ class Missing:
             self.gone.messages += missing
             self.gone.lost.append((call.turn, f"{missing} results"))
 
+    @property
     def result(self) -> Gone:
         return self.gone
 

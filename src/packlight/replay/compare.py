@@ -31,6 +31,7 @@ class Finding(Protocol):
     """
 
     def see(self, call: Call, /) -> None: ...
+    @property
     def result(self) -> Any: ...
 
 
@@ -127,7 +128,7 @@ def compared(
             weights=weights,
             progress=(lambda done, _: progress(policy, done)) if progress else None,
         )
-        return Row(result, bill.charges, [], {name: measure.result() for name, measure in more.items()})
+        return Row(result, bill.charges, [], {name: measure.result for name, measure in more.items()})
 
     base = walked(BASE)
     rows = [base if policy == BASE else walked(policy) for policy in policies]

@@ -75,7 +75,7 @@ class Paid:
         return self.read_tokens * read / 1e6, write / 1e6, self.plain_tokens * prices.input_usd / 1e6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Miss:
     """A call that paid again for what had been sent before."""
 
@@ -215,23 +215,14 @@ class _Account:
         again = 0.0 if is_window else max(0.0, min(last.tokens, paid.tokens) - paid.read_tokens - rest)
         again = min(again, unread)
         reason: Reason = "rest"
-        if again > max(_LEAST_MISS_TOKENS, _LEAST_MISS_RATIO * last.tokens) and last.tokens >= prices.min_tokens:
-            asked = call.asked_seconds
-            gap = None if asked is None or last.seconds is None else asked - last.seconds
+        least = max(_LEAST_MISS_TOKENS, _LEAST_MISS_RATIO * last.tokens)
+        if again > least and last.tokens >= prices.min_tokens:
+            gap = _gap(last, call)
             reason = "cold" if gap is not None and gap > last.lifetime(prices) else "broken"
-            rate = unread_usd / unread - (read_usd / paid.read_tokens if paid.read_tokens else _read_usd(prices, paid))
-            self._money.misses.append(
-                Miss(
-                    turn=turn,
-                    why=reason,
-                    sent_tokens=last.tokens,
-                    read_tokens=paid.read_tokens,
-                    missed_tokens=again,
-                    usd=again * rate,
-                    gap_seconds=gap,
-                    before="another model" if last.model not in (None, call.model) else self._before(*added),
-                )
-            )
+            extra_usd = again * (unread_usd / unread - _read_rate(prices, paid))
+            before = "another model" if last.model not in (None, call.model) else self._before(*added)
+            miss = Miss(turn, reason, last.tokens, paid.read_tokens, again, extra_usd, gap, before)
+            self._money.misses.append(miss)
         again_usd = unread_usd * again / unread if unread else 0.0
         self._book("read", paid.read_tokens, read_usd)
         self._book("rest", rest, rest_usd)
@@ -285,9 +276,15 @@ class _Last:
         return HOUR_SECONDS if self.for_an_hour else prices.lifetime_seconds
 
 
-def _read_usd(prices: Prices, paid: Paid) -> float:
-    prices = prices.at(paid.tokens)
-    return (prices.input_usd if prices.cache_read_usd is None else prices.cache_read_usd) / 1e6
+def _gap(last: _Last, call: Turn) -> float | None:
+    """Seconds between two requests; None when a time is not known."""
+    asked = call.asked_seconds
+    return None if asked is None or last.seconds is None else asked - last.seconds
+
+
+def _read_rate(prices: Prices, paid: Paid) -> float:
+    """USD for a token from the cache, in a request of this size."""
+    return Paid(1.0, 0.0, 0.0, 0.0).usd(prices.at(paid.tokens))[0]
 
 
 def _recorded(turn: Turn) -> Paid | None:
