@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from packlight.compactor import Compactor
-from packlight.replay.columns import Column, measures_of, policies_table
+from packlight.replay.columns import Column, cells_of, measures_of, policies_table
 from packlight.replay.compare import Replayed, compared
 from packlight.replay.html import page_data
 from packlight.replay.prefix import begins_with
@@ -127,7 +127,9 @@ def whole(engine: type[ClearingEngine] = ClearingEngine, session: Session | None
     def made(model: str | None, policy: str, window_tokens: int | None) -> Any:
         return Idle() if policy == "none" else engine()
 
-    return compared(session or recorded(), ["none", "default"], made, window_tokens=1000, **options)
+    return compared(
+        session or recorded(), ["none", "default"], made, window_tokens=1000, **{"measures": measures_of(), **options}
+    )
 
 
 class Idle(ClearingEngine):
@@ -269,6 +271,7 @@ def test_json_has_the_promised_names() -> None:
     assert body["cost"]["without_usd"] == none["cost"]["usd"] == pytest.approx(sum(none["cost"]["usd_by_turn"]))
     assert body["cost"]["ratio"] == pytest.approx(body["cost"]["usd"] / none["cost"]["usd"])
     assert body["money"] == none["money"]
+    assert body["loss"].keys() == {"frr", "eqr"}
 
 
 def test_report_for_a_person() -> None:
@@ -353,6 +356,20 @@ def test_column_brings_its_measure() -> None:
     assert int(default.split()[1]) > 20
     _, row = page_data([found], version="")["sessions"][0]["rows"]
     assert row["lost"][0] == {"turn": found.rows[1].result.batches[0].turn, "label": "5 results"}
+
+
+def test_what_is_lost_is_told_with_its_call() -> None:
+    """A name that only a result told, used when that result is gone: by a figure and a turn, never by the name."""
+    session = recorded()
+    messages = session.segments[0].messages
+    messages[2]["content"][0]["content"] += " secret_handle_9 "
+    messages[-2]["content"][0]["input"] = {"path": "secret_handle_9"}
+    none, default = whole(session=session).rows
+    assert none.found["lost"].reference_ratio == 1.0 and none.found["lost"].lost == []
+    assert default.found["lost"].reference_ratio < 1.0
+    assert default.found["lost"].lost == [(19, "1 name out of sight")]
+    assert (default.found["lost"] + none.found["lost"]).references.rows[10].references == 2
+    assert cells_of([default])[3].endswith("%")
 
 
 class Terminal(io.StringIO):

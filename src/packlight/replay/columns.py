@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 from .compare import Measures, Row
 from .foreign import is_foreign
+from .lost import Lost, WhatIsLost
 from .text import share, table, usd_text
 
 
@@ -53,16 +56,43 @@ def _restored(rows: Sequence[Row]) -> bool | None:
     return None if is_foreign(rows[0].result.policy) else all(r.result.restored for r in rows)
 
 
+def _lost(rows: Sequence[Row]) -> Lost | None:
+    """None where it was not measured."""
+    found = [r.found["lost"] for r in rows if "lost" in r.found]
+    return reduce(add, found) if found else None
+
+
+def _reference_recall(rows: Sequence[Row]) -> float | None:
+    lost = _lost(rows)
+    return lost.reference_ratio if lost else None
+
+
+def _quote_recall(rows: Sequence[Row]) -> float | None:
+    lost = _lost(rows)
+    return lost.quote_ratio if lost else None
+
+
+_LOST: Measures = {"lost": WhatIsLost}
+
 COLUMNS: tuple[Column, ...] = (
     Column("mean context", mean_context),
     Column("cost", cost, usd_text),
     Column("vs none", cost_ratio, share),
+    Column("FRR", _reference_recall, share, measures=_LOST),
+    Column("EQR", _quote_recall, share, measures=_LOST),
     Column("batches", _count(lambda r: len(r.result.batches))),
     Column("breaks", _count(lambda r: r.result.prefix_breaks)),
     Column("invalid", _count(lambda r: r.result.invalid_requests)),
     Column("over window", _count(lambda r: len(r.result.not_fitting)), hides_zeros=True),
     Column("errors", _count(lambda r: len(r.result.errors)), hides_zeros=True),
     Column("restored", _restored, lambda all_of_it: "yes" if all_of_it else "NO"),
+)
+
+
+MEANINGS = (
+    "vs none: by the cost without compaction under the same cache",
+    "FRR: names last seen over 10 calls ago that the agent went on to use, and would still have seen",
+    "EQR: edits whose old text it could still quote",
 )
 
 

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from .. import jsonio
-from .columns import COLUMNS, cells_of, cost
+from .columns import COLUMNS, MEANINGS, cells_of, cost
 from .compare import BASE, Replayed, Row
 from .money import REASONS, total
 from .report import actions_text
@@ -38,6 +38,7 @@ def page_data(sessions: Sequence[Replayed], *, version: str) -> dict[str, Any]:
         "has_text": any(s.texts for s in sessions),
         "reasons": REASONS,
         "columns": [c.name for c in COLUMNS],
+        "meanings": MEANINGS,
         "policies": policies,
         "cheapest": _cheapest(rows, policies),
         "sessions": [_session(s) for s in sessions],

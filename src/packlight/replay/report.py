@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from .. import models
-from .columns import cost_ratio, mean_context, policies_table
+from .columns import COLUMNS, MEANINGS, cost_ratio, mean_context, policies_table
 from .compare import BASE, Replayed, Row
 from .run import BatchSeen, SessionResult
 from .spending import Spending, money_json
@@ -54,6 +54,7 @@ def as_json(replayed: Replayed, row: Row) -> dict[str, Any]:
         "not_fitting": len(result.not_fitting),
         "windows": len(result.segment_starts) + 1,
         "cost": _cost_json(row),
+        "loss": {c.name.lower(): c.value([row]) for c in COLUMNS if c.measures},
         "money": money_json(replayed.money, replayed.prediction),
         "batch_list": [_batch_json(b) for b in result.batches],
         "tokens_by_turn": {
@@ -124,7 +125,7 @@ def render_session(session: Replayed, *, color: bool = False, width: int = 80) -
 def _policies(rows: Sequence[Row], paint: Paint) -> list[str]:
     lines = [paint.bold("  what the policies would have changed (cost under a prompt cache, simulated)")]
     lines.append(policies_table(rows, indent="    "))
-    lines.append("    vs none: by the cost without compaction under the same cache")
+    lines += [f"    {line}" for line in MEANINGS]
     unknown = sorted({r.result.model or "a model not recorded" for r in rows if not _window_known(r.result)})
     if unknown:
         lines.append(
