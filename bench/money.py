@@ -3,7 +3,8 @@
     python -m bench.money SESSION...
 
 Takes recorded sessions that hold their own bill (pi). Each of a session's windows is a row: billed, our price of the
-recorded usage, simulated, and what broken prefixes cost beyond a read, which no simulation can know.
+recorded usage, simulated, and what prefixes that broke for no reason in the file cost beyond a read: no simulation can
+know them. A change of the thinking level is in the file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def main(paths: list[str]) -> None:
                 money = money_of(window, Weights(window))
                 if not money.billed_usd:
                     continue
-                broken = money.extra_usd("broken")
+                known = money_of(window, Weights(window), recorded=False)
+                broken = max(0.0, money.extra_usd("broken") - known.extra_usd("broken"))
                 figures = (money.billed_usd, money.total_usd, money.simulated_usd, broken)
                 ratio = (money.simulated_usd + broken) / money.billed_usd - 1
                 cells = " | ".join(f"{f:.2f}" for f in figures)

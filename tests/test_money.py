@@ -124,8 +124,16 @@ def test_other_model_is_the_cause() -> None:
     session = session_of(*STEADY, (usage(0, 6_700), 60.0, "user"))
     session.segments[0].turns[-1].model = "claude-sonnet-4-5"
     found = money(session)
-    assert found.misses[0].before == "another model"
+    assert found.misses[0].changed == "another model" and found.misses[0].before == "a user message"
     assert found.usd_by_turn[-1] == pytest.approx(6_700 * 3.75 / 1e6), "at the price of that model"
+
+
+def test_other_thinking_level_is_the_cause() -> None:
+    """Recorded and simulated: the provider's cache of the messages goes with it."""
+    session = session_of(*STEADY, (usage(0, 6_700), 60.0, "user"))
+    session.segments[0].turns[-1].thinking = "high"
+    assert [m.changed for m in money(session).misses] == ["another thinking level"]
+    assert [m.changed for m in money(session, recorded=False).misses] == ["another thinking level"]
 
 
 def test_automatic_cache_counts_steps_as_rest() -> None:

@@ -90,6 +90,8 @@ class Miss:
     gap_seconds: float | None
     before: str
     """What stood right before: what was added since the last call."""
+    changed: str
+    """What else the client asked for: "another model", "another thinking level"; empty where that is not known."""
 
     @property
     def is_full(self) -> bool:
@@ -220,8 +222,8 @@ class _Account:
             gap = _gap(last, call)
             reason = "cold" if gap is not None and gap > last.lifetime(prices) else "broken"
             extra_usd = again * (unread_usd / unread - _read_rate(prices, paid))
-            before = "another model" if last.model not in (None, call.model) else self._before(*added)
-            miss = Miss(turn, reason, last.tokens, paid.read_tokens, again, extra_usd, gap, before)
+            told = self._before(*added), _changed(last, call)
+            miss = Miss(turn, reason, last.tokens, paid.read_tokens, again, extra_usd, gap, *told)
             self._money.misses.append(miss)
         again_usd = unread_usd * again / unread if unread else 0.0
         self._book("read", paid.read_tokens, read_usd)
@@ -252,7 +254,7 @@ class _Account:
         for window, segment in enumerate(self._session.segments):
             for turn in segment.turns:
                 now = max(now, turn.asked_seconds or 0.0)
-                charge = cache.charge(units(segment.messages[: turn.end], window), now)
+                charge = cache.charge(units(segment.messages[: turn.end], window, turn.thinking), now)
                 found.append(Paid(charge.read_tokens, charge.write_tokens, 0.0, charge.plain_tokens))
         return found
 
@@ -265,15 +267,23 @@ class _Last:
     seconds: float | None = None
     model: str | None = None
     for_an_hour: bool = False
+    thinking: str = ""
 
     def after(self, call: Turn, paid: Paid) -> _Last:
         wrote = paid.write_tokens + paid.hour_tokens
         hour = paid.hour_tokens > paid.write_tokens if wrote else self.for_an_hour
         seconds = call.asked_seconds if call.seconds is not None else self.seconds
-        return _Last(paid.tokens or self.tokens, seconds, call.model or self.model, hour)
+        return _Last(paid.tokens or self.tokens, seconds, call.model or self.model, hour, call.thinking)
 
     def lifetime(self, prices: Prices) -> float:
         return HOUR_SECONDS if self.for_an_hour else prices.lifetime_seconds
+
+
+def _changed(last: _Last, call: Turn) -> str:
+    """What the client asked for otherwise than before, by which a provider's cache goes as well."""
+    if last.model not in (None, call.model):
+        return "another model"
+    return "another thinking level" if last.tokens and last.thinking != call.thinking else ""
 
 
 def _gap(last: _Last, call: Turn) -> float | None:

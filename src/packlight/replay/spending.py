@@ -115,14 +115,18 @@ def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bo
 
 
 def _most(broken: Iterable[Miss]) -> str:
+    broken = list(broken)
     causes = Counter(m.before for m in broken)
-    return "right before: " + ", ".join(f"{cause} ({count:,})" for cause, count in causes.most_common())
+    changes = Counter(m.changed for m in broken if m.changed)
+    told = "right before: " + ", ".join(f"{cause} ({count:,})" for cause, count in causes.most_common())
+    return told + "".join(f"; {count:,} with {change}" for change, count in changes.most_common())
 
 
 def _told(miss: Miss) -> str:
     gap = f", {duration(miss.gap_seconds)} later" if miss.gap_seconds is not None else ""
+    told = f"{miss.before}, with {miss.changed}" if miss.changed else miss.before
     read = f"only {tokens_text(miss.read_tokens)} read" if miss.read_tokens else "nothing read"
-    return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent before{gap} {read}; after {miss.before}"
+    return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent before{gap} {read}; after {told}"
 
 
 def _content(content: Sequence[Filling], usd: float) -> list[str]:
