@@ -45,7 +45,13 @@ def shell(folder):
     bin.mkdir()
     (bin / "packlight").write_text(f'#!/bin/sh\nexec {sys.executable} -m packlight "$@"\n')
     (bin / "packlight").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(SOURCE), "NO_COLOR": "1"}
+    environment = {
+        **os.environ,
+        "PATH": f"{bin}:{os.environ['PATH']}",
+        "PYTHONPATH": str(SOURCE),
+        "NO_COLOR": "1",
+        "COLUMNS": "80",
+    }
 
     def run(command):
         return subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=folder, env=environment)

@@ -293,6 +293,7 @@ def test_report_for_a_person() -> None:
         assert words in text
     assert text.index("where the input money went") < text.index("policies")
     assert max(map(len, text.splitlines())) <= 100
+    assert "…" not in text, "nothing is cut in a terminal of 80 columns"
     assert "\x1b[" in render_session(whole(), color=True)
 
 

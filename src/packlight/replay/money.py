@@ -31,9 +31,9 @@ Reason = Literal["read", "new", "cold", "broken", "window", "rest"]
 REASONS: Mapping[Reason, tuple[str, str]] = {
     "read": ("cache reads", ""),
     "new": ("new text", "sent for the first time"),
-    "cold": ("cold restarts", "sent before, but the cache had expired"),
-    "broken": ("broken prefixes", "sent before, not found in a warm cache"),
-    "window": ("new windows", "the agent compacted, cleared or went back"),
+    "cold": ("cold restarts", "the cache had expired"),
+    "broken": ("broken prefixes", "the cache was warm"),
+    "window": ("new windows", "a compaction or a rewind"),
     "rest": ("uncached rest", ""),
 }
 """Each with its name and what it means."""

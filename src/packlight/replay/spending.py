@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Spending:
             source = f"by the usage in the files of {told:,}, the rest simulated" if not money.is_recorded else source
             source = f"{len(self.sessions):,} sessions, {source.replace('file does', 'files do')}"
         billed = f"; billed {usd_text(money.billed_usd)}" if money.billed_usd is not None else ""
-        lines = [f"{_HEAD}: {usd_text(money.total_usd)}  ({source}{billed})"]
+        lines = [f"{_HEAD}: {usd_text(money.total_usd)}", f"  ({source}{billed})"]
         unknown = sorted({s.model or "a model not recorded" for s in self.sessions if not s.money.is_priced})
         if unknown:
             lines.append(
@@ -103,7 +103,7 @@ def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bo
     lines = []
     if broken:
         lines += ["", f"{_BROKEN} {usd_text(money.extra_usd('broken'))} more than reading them"]
-        lines += [f"    {_most(m for _, m in broken)}"]
+        lines += [f"    {line}" for line in _causes([m for _, m in broken])]
         for session, miss in sorted(broken, key=lambda pair: -pair[1].usd)[:_MOST_MISSES_SHOWN]:
             where = f"{cut(session.name, 24)} turn" if is_many else "turn"
             lines.append(f"    {where} {miss.turn + 1:,}: {_told(miss)}")
@@ -114,19 +114,18 @@ def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bo
     return lines
 
 
-def _most(broken: Iterable[Miss]) -> str:
-    broken = list(broken)
+def _causes(broken: Sequence[Miss]) -> list[str]:
     causes = Counter(m.before for m in broken)
     changes = Counter(m.changed for m in broken if m.changed)
-    told = "right before: " + ", ".join(f"{cause} ({count:,})" for cause, count in causes.most_common())
-    return told + "".join(f"; {count:,} with {change}" for change, count in changes.most_common())
+    lines = ["right before: " + ", ".join(f"{cause} ({count:,})" for cause, count in causes.most_common())]
+    return lines + [f"with {change}: {count:,}" for change, count in changes.most_common()]
 
 
 def _told(miss: Miss) -> str:
     gap = f", {duration(miss.gap_seconds)} later" if miss.gap_seconds is not None else ""
     told = f"{miss.before}, with {miss.changed}" if miss.changed else miss.before
     read = f"only {tokens_text(miss.read_tokens)} read" if miss.read_tokens else "nothing read"
-    return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent before{gap} {read}; after {told}"
+    return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent{gap} {read}; after {told}"
 
 
 def _content(content: Sequence[Filling], usd: float) -> list[str]:
