@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import cases
 import checker
+import packlight
 import strategies
 
 GO = {"role": "user", "content": "go"}

@@ -273,7 +273,7 @@ REPLAY_KEYS |= {"batches", "prefix_breaks", "invalid_requests", "restored"}
 
 
 def test_replay_as_json(session, run):
-    code, out, errors = run("replay", session, "--json", "--window-tokens", "16k")
+    code, out, errors = run("replay", session, "--json", "--window-tokens", "16k", "--policy", "default")
     (line,) = out.splitlines()
     found = json.loads(line)
     assert code == 0 and found.keys() >= REPLAY_KEYS and errors == ""
@@ -283,16 +283,22 @@ def test_replay_as_json(session, run):
 
 def test_replay_for_people(session, run):
     code, out, _ = run("replay", session, "--policy", "none,default", "--window-tokens", "16000")
-    assert code == 0 and "session" in out and "policy none" in out and "policy default" in out
-    assert "turns" in out.splitlines()[-3], "several walks end in a table"
-    assert out.splitlines()[-2].split()[:2] == ["session", "none"]
-    code, out, _ = run("replay", "-", "--json", stdin=session.read_bytes())
+    assert code == 0 and out.startswith("session ") and "policy default" in out
+    assert out.index("where the input money went") < out.index("what the policies would have changed")
+    code, out, _ = run("replay", "-", "--json", "--policy", "none", stdin=session.read_bytes())
     assert code == 0 and json.loads(out)["turns"] >= 30
+
+
+def test_replay_compares_three_policies_by_default(session, run):
+    code, out, _ = run("replay", session, "--json", "--window-tokens", "16k")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and [r["policy"] for r in rows] == ["none", "default", "thrifty"]
+    assert rows[0]["cost"]["ratio"] == 1.0 and rows[0]["batches"] == 0
 
 
 def test_replay_goes_on_after_a_bad_file(session, run, file):
     file(b"\x00\x01", "broken.json")
-    code, out, errors = run("replay", session.parent, "--json")
+    code, out, errors = run("replay", session.parent, "--json", "--policy", "none")
     assert code == 0 and len(out.splitlines()) == 1 and one_line(errors) and "broken.json" in errors
 
 

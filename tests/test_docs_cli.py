@@ -1,10 +1,11 @@
-"""The examples of docs/cli.md, run as they stand there."""
+"""The examples of docs/cli.md and docs/replay.md, run as they stand there."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,19 +17,24 @@ from packlight.cli import main
 from store_help import SOURCE
 from talk import request
 
-PAGE = (Path(__file__).parent.parent / "docs" / "cli.md").read_text("utf-8")
-BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+ROOT = Path(__file__).parent.parent
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("cli", "replay")}
 
 
-def steps(block):
-    """Each command of a block with the output that the page shows for it."""
-    return [(part.partition("\n")[0], part.partition("\n")[2]) for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+def steps(name):
+    """Each command of a page with the output that the page shows for it."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGES[name], re.DOTALL)
+    parts = [part for block in blocks for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("docs")
     (here / "request.json").write_text(json.dumps(request("anthropic")))
+    shutil.copy(ROOT / "examples" / "claude-code-go-cli.jsonl", here / "session.jsonl")
+    (policy,) = re.findall(r"```python\n# my_policy.py\n(.*?)```", PAGES["replay"], re.DOTALL)
+    (here / "my_policy.py").write_text(policy)
     return here
 
 
@@ -39,7 +45,13 @@ def shell(folder):
     bin.mkdir()
     (bin / "packlight").write_text(f'#!/bin/sh\nexec {sys.executable} -m packlight "$@"\n')
     (bin / "packlight").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(SOURCE), "NO_COLOR": "1"}
+    environment = {
+        **os.environ,
+        "PATH": f"{bin}:{os.environ['PATH']}",
+        "PYTHONPATH": str(SOURCE),
+        "NO_COLOR": "1",
+        "COLUMNS": "80",
+    }
 
     def run(command):
         return subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=folder, env=environment)
@@ -52,12 +64,18 @@ def as_pattern(shown):
     return re.escape(shown).replace(r"\.\.\.", ".*")
 
 
-def test_page_shows_what_happens(shell, folder):
-    assert len(BLOCKS) == 4
-    for command, shown in (step for block in BLOCKS for step in steps(block)):
+@pytest.mark.parametrize(("name", "count"), [("cli", 8), ("replay", 5)])
+def test_page_shows_what_happens(name, count, shell):
+    assert len(steps(name)) == count
+    for command, shown in steps(name):
         done = shell(command)
         assert done.returncode == 0, f"{command}: {done.stderr}"
-        assert re.fullmatch(as_pattern(shown), done.stderr + done.stdout, re.DOTALL), f"{command}:\n{done.stderr}"
+        assert re.fullmatch(as_pattern(shown), done.stderr + done.stdout, re.DOTALL), f"{command}:\n{done.stdout}"
+
+
+def test_page_leaves_what_it_says(shell, folder):
+    for command, _ in steps("cli")[:3]:
+        shell(command)
     assert json.loads((folder / "back.json").read_text()) == request("anthropic")
 
 
@@ -66,6 +84,6 @@ def test_page_tells_every_command(capsys):
         main(["--help"])
     commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
     assert len(commands) >= 5
-    told = re.findall(r"^\| `(\w+)", PAGE, re.MULTILINE)
+    told = re.findall(r"^\| `(\w+)", PAGES["cli"], re.MULTILINE)
     assert told == commands
-    assert all(name in PAGE for name in packlight.PRESETS)
+    assert all(name in PAGES["cli"] for name in packlight.PRESETS)

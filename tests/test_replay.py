@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from packlight.compactor import Compactor
+from packlight.replay.columns import Column, cells_of, measures_of, policies_table
+from packlight.replay.compare import Replayed, compared
+from packlight.replay.html import page_data
+from packlight.replay.prefix import begins_with
 from packlight.replay.readers import read_sessions
-from packlight.replay.report import as_json, render, summary, use_color
-from packlight.replay.run import SessionResult, begins_with, replay
+from packlight.replay.report import as_json, render, render_all, render_session
+from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
+from packlight.replay.text import use_color
+from packlight.replay.walk import Call
 from packlight.types import Edit
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -113,6 +119,22 @@ def recorded(rounds: int = 20, windows: int = 1) -> Session:
 
 def run(engine: Any, session: Session | None = None) -> SessionResult:
     return replay(session or recorded(), policy="default", window_tokens=1000, compactor_factory=lambda *_: engine)
+
+
+def whole(engine: type[ClearingEngine] = ClearingEngine, session: Session | None = None, **options: Any) -> Replayed:
+    """The same under two policies; the base is an engine that never clears."""
+
+    def made(model: str | None, policy: str, window_tokens: int | None) -> Any:
+        return Idle() if policy == "none" else engine()
+
+    return compared(
+        session or recorded(), ["none", "default"], made, window_tokens=1000, **{"measures": measures_of(), **options}
+    )
+
+
+class Idle(ClearingEngine):
+    def plan(self, messages: list[dict[str, Any]]) -> tuple[Edit, ...]:
+        return ()
 
 
 def test_honest_engine_passes() -> None:
@@ -237,22 +259,30 @@ def test_begins_with() -> None:
 
 
 def test_json_has_the_promised_names() -> None:
-    body = json.loads(json.dumps(as_json(run(ClearingEngine()))))
+    found = whole()
+    none, body = (json.loads(json.dumps(as_json(found, row))) for row in found.rows)
     promised = {
         "session", "reader", "format", "turns", "tokens_before", "tokens_after", "mean_context_tokens", "batches",
-        "prefix_breaks", "invalid_requests", "restored",
+        "prefix_breaks", "invalid_requests", "restored", "cost", "money",
     }  # fmt: skip
     assert promised <= body.keys()
     assert body["batches"] == len(body["batch_list"])
     assert body["tokens_before"] == sum(body["tokens_by_turn"]["before"])
+    assert body["cost"]["without_usd"] == none["cost"]["usd"] == pytest.approx(sum(none["cost"]["usd_by_turn"]))
+    assert body["cost"]["ratio"] == pytest.approx(body["cost"]["usd"] / none["cost"]["usd"])
+    assert body["money"] == none["money"]
+    assert body["loss"].keys() == {"frr", "eqr"}
 
 
-def test_table_for_a_person() -> None:
-    text = render(run(ClearingEngine(), recorded(windows=2)))
+def test_report_for_a_person() -> None:
+    text = render_session(whole(session=recorded(windows=2)))
     assert "\x1b" not in text
     for words in (
         "40 turns",
         "began a new window once",
+        "where the input money went",
+        "what filled the windows",
+        "results of Read",
         "none",
         "all of it can be had back",
         "results cleared",
@@ -261,8 +291,10 @@ def test_table_for_a_person() -> None:
         "mean context",
     ):
         assert words in text
+    assert text.index("where the input money went") < text.index("policies")
     assert max(map(len, text.splitlines())) <= 100
-    assert "\x1b[" in render(run(ClearingEngine()), color=True)
+    assert "…" not in text, "nothing is cut in a terminal of 80 columns"
+    assert "\x1b[" in render_session(whole(), color=True)
 
 
 def test_table_tells_what_went_wrong() -> None:
@@ -273,16 +305,72 @@ def test_table_tells_what_went_wrong() -> None:
 
 def test_nothing_to_show() -> None:
     empty = Session("empty", "messages", "chat", [], notes=["1 x broken record (line 3)"])
-    text = render(run(ClearingEngine(), empty))
+    found = whole(session=empty)
+    text = render_session(found)
     assert "no model call" in text
     assert "broken record" in text
-    assert as_json(run(ClearingEngine(), empty))["mean_context_tokens"] == 0
+    assert as_json(found, found.rows[1])["mean_context_tokens"] == 0
+    assert "where the input money went: $0.00" in render_all([found, found])
 
 
-def test_summary_one_row_each() -> None:
-    rows = summary([run(ClearingEngine()), run(Forgetful())]).splitlines()
-    assert len(rows) == 3
-    assert rows[1].endswith("yes") and rows[2].endswith("NO")
+def test_total_of_several_sessions() -> None:
+    text = render_all([whole(), whole(Forgetful)])
+    policies = [line.split() for line in text.splitlines() if line.split()[:1] in (["none"], ["default"])]
+    assert [p[0] for p in policies] == ["none", "default"]
+    assert policies[0][-1] == "yes" and policies[1][-1] == "NO"
+    assert text.count("  made ") == 2, "one line each"
+    assert "tokens by turn" not in text
+    assert render_all([whole(), whole()], details=True).count("tokens by turn") == 2
+
+
+@dataclass
+class Gone:
+    """What a measure may end in."""
+
+    messages: int = 0
+    lost: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class Missing:
+    """A measure: results that were recorded and not sent."""
+
+    gone: Gone = field(default_factory=Gone)
+
+    def see(self, call: Call) -> None:
+        if missing := sum(m not in call.messages for m in call.source):
+            self.gone.messages += missing
+            self.gone.lost.append((call.turn, f"{missing} results"))
+
+    @property
+    def result(self) -> Gone:
+        return self.gone
+
+
+def test_column_brings_its_measure() -> None:
+    column = Column(
+        "gone", lambda rows: sum(r.found["gone"].messages for r in rows), measures={"gone": lambda _: Missing()}
+    )
+    found = whole(measures=measures_of([column]))
+    head, none, default = policies_table(found.rows, columns=[column]).splitlines()
+    assert head.split() == ["policy", "gone"] and none.split() == ["none", "0"]
+    assert int(default.split()[1]) > 20
+    _, row = page_data([found], version="")["sessions"][0]["rows"]
+    assert row["lost"][0] == {"turn": found.rows[1].result.batches[0].turn, "label": "5 results"}
+
+
+def test_what_is_lost_is_told_with_its_call() -> None:
+    """A name that only a result told, used when that result is gone: by a figure and a turn, never by the name."""
+    session = recorded()
+    messages = session.segments[0].messages
+    messages[2]["content"][0]["content"] += " secret_handle_9 "
+    messages[-2]["content"][0]["input"] = {"path": "secret_handle_9"}
+    none, default = whole(session=session).rows
+    assert none.found["lost"].reference_ratio == 1.0 and none.found["lost"].lost == []
+    assert default.found["lost"].reference_ratio < 1.0
+    assert default.found["lost"].lost == [(19, "1 name out of sight")]
+    assert (default.found["lost"] + none.found["lost"]).references.rows[10].references == 2
+    assert cells_of([default])[3].endswith("%")
 
 
 class Terminal(io.StringIO):

@@ -2,4 +2,5 @@
 
 from .cli import main
 
-raise SystemExit(main())
+if __name__ == "__main__":  # a process that replays a part imports this as well
+    raise SystemExit(main())

@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 _EPILOG = """\
 examples:
-  packlight replay examples/                       what compaction does to recorded sessions
+  packlight replay                                 where the money of your own sessions went
   packlight compact request.json --window-tokens 64000 --store .packlight -o small.json
   packlight restore small.json --store .packlight  and back, exactly
   packlight check request.json                     is this request valid for its API?
@@ -141,9 +141,9 @@ def _store(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
 
 def _policy(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     names = "default, thrifty, classic, nano or none"
-    parser.add_argument(
-        "--policy", default="default", metavar="P", help=names + ("; several with commas" if several else "")
-    )
+    more = "; or your own as module:function; several with commas" if several else ""
+    first = "none,default,thrifty" if several else "default"
+    parser.add_argument("--policy", default=first, metavar="P", help=f"{names}{more} (default {first})")
     parser.add_argument("--window-tokens", type=_count, metavar="N", help="context window, instead of the model's own")
 
 
@@ -164,21 +164,43 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
         commands,
         "replay",
-        "walk recorded agent sessions through the engine and show what compaction did",
-        "Reads session files of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and LangChain,\n"
-        "and plain lists of messages; writes nothing.\n"
-        "Exits with 1 when a request came out invalid or could not be restored.",
-        "packlight replay ~/.claude/projects --policy default,thrifty --window-tokens 200k",
+        "say where the input money of recorded agent sessions went, and what compaction would have changed",
+        "Reads sessions of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and LangChain, and plain lists of\n"
+        "messages; without PATH the newest of Claude Code, Codex and pi of this user.\n"
+        "Writes nothing but what --html names. Policies: default, thrifty, classic, nano, none, or your own.\n"
+        "Exits with 1 when a request came out invalid or could not be restored, or a policy failed.",
+        "packlight replay",
+        "packlight replay --since 7 --html replay.html",
+        "packlight replay ~/.claude/projects --policy none,thrifty --window-tokens 200k",
+        "packlight replay session.jsonl --policy my_policy:drop_old",
         "packlight replay session.jsonl --json",
     )
     parser.add_argument(
-        "paths", metavar="PATH", nargs="+", help="session files, or folders of them; - is standard input"
+        "paths", metavar="PATH", nargs="*", help="session files, or folders of them; - is standard input"
     )
+    parser.add_argument("--since", type=_days, metavar="DAYS", help="only files that changed in the last so many days")
+    parser.add_argument("--all", action="store_true", help="without PATH: all sessions, not only the newest")
     parser.add_argument(
         "--format", choices=("anthropic", "chat", "responses"), help="of a plain list, when it can't be told"
     )
     _policy(parser, several=True)
+    parser.add_argument("--model", metavar="M", help="windows and prices of this model, the money simulated for it")
+    parser.add_argument("--jobs", type=_count, metavar="N", help="so many processes at most (default: one a core)")
+    parser.add_argument("--html", metavar="FILE", help="write a page with figures and charts there")
+    parser.add_argument("--with-text", action="store_true", help="the page may hold text of the conversations")
+    parser.add_argument("--details", action="store_true", help="of several sessions each in full")
     _json(parser)
+
+
+def _days(text: str) -> float:
+    """A number of days above 0."""
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days above 0")
+    return days
 
 
 def _compact(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -3,71 +3,138 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from .. import __version__
 from ..compactor import Compactor
 from ..errors import InvalidRequest
+from ..replay.columns import measures_of
+from ..replay.compare import Replayed, compared
+from ..replay.foreign import ForeignEngine, is_foreign, load_policy
+from ..replay.home import newest_first, own_sessions
+from ..replay.html import page
 from ..replay.readers import find_files, read_sessions
-from ..replay.report import as_json, render, summary, use_color
-from ..replay.run import SessionResult, replay
-from ..replay.session import Session
+from ..replay.report import as_json, render_all
+from ..replay.session import Session, as_if
+from ..replay.text import use_color
+from ..replay.walk import Engine
+from .jobs import Failed, in_order
 from .policies import known_policy
-from .streams import one_line, progress, read, say, show, show_json
+from .streams import check_output, one_line, progress, read, say, show, show_json, write
+
+NEWEST = 20
+"""So many of the user's own sessions, unless more are asked for."""
 
 
 def run(args: argparse.Namespace) -> int:
-    policies = [p.strip() for p in args.policy.split(",") if p.strip()]
+    policies = _policies(args.policy)
+    if args.with_text and not args.html:
+        raise InvalidRequest("--with-text is for the page that --html writes")
+    check_output(args.html)
+    files = _files(args)
+    sessions: list[Replayed] = []
+    for replayed in _replayed(args, files, policies):
+        if args.json:
+            for row in replayed.rows:
+                show_json(as_json(replayed, row), indent=None)
+        sessions.append(replayed)
+    if not sessions:
+        raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
+    if not args.json:
+        width = shutil.get_terminal_size((100, 24)).columns
+        text = render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details)
+        show(text.removesuffix("\n"))
+    if args.html:
+        write(args.html, page(sessions, version=__version__))
+    results = [row.result for replayed in sessions for row in replayed.rows]
+    return 1 if any(r.invalid_requests or not r.restored or r.errors for r in results) else 0
+
+
+def _policies(text: str) -> list[str]:
+    policies = list(dict.fromkeys(p.strip() for p in text.split(",") if p.strip()))
     if not policies:
         raise InvalidRequest("--policy names none")
     for policy in policies:
-        known_policy(policy)
-    results: list[SessionResult] = []
-    for session in _sessions(args):
-        for policy in policies:
-            results.append(_walked(session, policy, args.window_tokens))
-            if args.json:
-                show_json(as_json(results[-1]), indent=None)
-            else:
-                width = shutil.get_terminal_size((80, 24)).columns
-                show(render(results[-1], color=use_color(sys.stdout), width=width))
-    if not results:
-        raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
-    if not args.json and len(results) > 1:
-        show(summary(results))
-    broken = any(r.invalid_requests or not r.restored or r.errors for r in results)
-    return 1 if broken else 0
+        load_policy(policy) if is_foreign(policy) else known_policy(policy)
+    return policies
 
 
-def _sessions(args: argparse.Namespace) -> Iterator[Session]:
-    """One file is read when the one before has been walked: a folder can hold more than fits into memory."""
-    files = [file for path in args.paths for file in (["-"] if path == "-" else find_files(path))]
-    for n, file in enumerate(files):
-        progress(f"file {n + 1} of {len(files)}", len(files) > 3)
-        try:
-            sessions = read_sessions(read("-") if file == "-" else file, format=args.format)
-        except (InvalidRequest, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
+def _files(args: argparse.Namespace) -> list[str]:
+    """What is to be read, in the order of the output."""
+    if args.paths:
+        found = (f for path in args.paths for f in ([path] if path == "-" else find_files(path)))
+        if args.since is None:
+            return [str(f) for f in found]
+        return [str(f) for f in newest_first((Path(f) for f in found if f != "-"), since_days=args.since)]
+    files = own_sessions(os.environ, Path.home(), since_days=args.since)
+    if not files:
+        raise InvalidRequest("no sessions of Claude Code, Codex or pi found here: name a file or a folder")
+    if len(files) > NEWEST and not args.all and args.since is None:
+        say(f"packlight: the newest {NEWEST} of {len(files):,} sessions; --all or --since DAYS for more")
+        files = files[:NEWEST]
+    return [str(f) for f in files]
+
+
+def _replayed(args: argparse.Namespace, files: Sequence[str], policies: Sequence[str]) -> Iterator[Replayed]:
+    def made(file: str) -> Job:
+        return Job(file, policies, args.window_tokens, args.model, args.format, args.with_text)
+
+    jobs = [made(file) for file in files if file != "-"]
+    if "-" in files:
+        yield from made("-").replayed(read_sessions(read("-"), format=args.format))
+    for job, done in zip(jobs, in_order(jobs, args.jobs or os.cpu_count() or 1), strict=True):
+        if isinstance(done, Failed):
             if len(files) == 1:
-                raise InvalidRequest(str(why) if file == "-" else f"{file}: {why}") from error
-            say(one_line(f"packlight: {file}: {why}"))
-            continue
-        yield from sessions
-    progress("", len(files) > 3)
+                raise InvalidRequest(f"{job.file}: {done.why}")
+            say(one_line(f"packlight: {job.file}: {done.why}"))
+        else:
+            yield from done
 
 
-def _walked(session: Session, policy: str, window_tokens: int | None) -> SessionResult:
-    turns = session.turns
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file, to be replayed here or in another process."""
 
-    def shown(done: int, of: int) -> None:
-        if turns > 50 and done % 10 == 0:
-            progress(f"{session.name}: {policy}: call {done} of {of}", True)
+    file: str
+    policies: Sequence[str]
+    window_tokens: int | None
+    model: str | None
+    format: str | None
+    with_text: bool
 
-    result = replay(session, policy=policy, window_tokens=window_tokens, compactor_factory=_compactor, progress=shown)
-    progress("", turns > 50)
-    return result
+    def __call__(self) -> list[Replayed]:
+        return self.replayed(read_sessions(self.file, format=self.format))
+
+    def replayed(self, sessions: Sequence[Session]) -> list[Replayed]:
+        return [self._replayed(session) for session in sessions]
+
+    def _replayed(self, session: Session) -> Replayed:
+        turns = session.turns
+
+        def shown(policy: str, done: int) -> None:
+            if done % 10 == 0:
+                progress(f"{session.name}: {policy}: call {done:,} of {turns:,}", turns > 50)
+
+        found = compared(
+            as_if(session, self.model) if self.model else session,
+            self.policies,
+            _engine,
+            window_tokens=self.window_tokens,
+            recorded=self.model is None,
+            with_text=self.with_text,
+            measures=measures_of(),
+            progress=shown,
+        )
+        progress("", turns > 50)
+        return found
 
 
-def _compactor(model: str | None, policy: str, window_tokens: int | None) -> Compactor:
+def _engine(model: str | None, policy: str, window_tokens: int | None) -> Engine:
+    if is_foreign(policy):
+        return ForeignEngine(load_policy(policy), policy, model, window_tokens)
     return Compactor(model, policy=policy, window_tokens=window_tokens)

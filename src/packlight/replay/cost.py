@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from .. import jsonio
 from ..models import Model, PriceStep
-from ..types import Json
+from .prefix import bytes_of
 from .walk import Call
 from .weights import Weights
 
@@ -171,27 +171,15 @@ class Units:
         tokens = self._weights.message(message)
         content = message.get("content") if isinstance(message, Mapping) else None
         if not isinstance(content, list) or len(content) < 2:
-            return [Unit(digest_of(message), tokens)]
+            return [Unit(_hash(bytes_of(message)), tokens)]
         frame = jsonio.dump({k: v for k, v in message.items() if k != "content"})
-        bodies = [jsonio.dump(without_marks(block)) for block in content]
+        bodies = [bytes_of(block) for block in content]
         whole = sum(map(len, bodies))
         return [Unit(_hash(frame + body), tokens * len(body) / whole) for body in bodies]
 
 
-def digest_of(message: Any) -> bytes:
-    return _hash(jsonio.dump(without_marks(message)))
-
-
 def _hash(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def without_marks(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
-    if isinstance(value, list):
-        return [without_marks(v) for v in value]
-    return value
 
 
 @dataclass(slots=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, TextIO
+from typing import Any
 
+from .. import models
+from .columns import COLUMNS, MEANINGS, cost_ratio, mean_context, policies_table
+from .compare import BASE, Replayed, Row
 from .run import BatchSeen, SessionResult
+from .spending import Spending, money_json
+from .text import Paint, cut, share, table, times, usd_text
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SHADE = "░"
@@ -24,8 +28,9 @@ _WORDS = {
 }
 
 
-def as_json(result: SessionResult) -> dict[str, Any]:
-    """One object a session; the names are a promise."""
+def as_json(replayed: Replayed, row: Row) -> dict[str, Any]:
+    """One object for a session under a policy; the names are a promise."""
+    result = row.result
     return {
         "session": result.session,
         "path": result.path,
@@ -48,6 +53,9 @@ def as_json(result: SessionResult) -> dict[str, Any]:
         "restored": result.restored,
         "not_fitting": len(result.not_fitting),
         "windows": len(result.segment_starts) + 1,
+        "cost": _cost_json(row),
+        "loss": {c.name.lower(): c.value([row]) for c in COLUMNS if c.measures},
+        "money": money_json(replayed.money, replayed.prediction),
         "batch_list": [_batch_json(b) for b in result.batches],
         "tokens_by_turn": {
             "before": result.before_tokens,
@@ -57,6 +65,20 @@ def as_json(result: SessionResult) -> dict[str, Any]:
         "violations": [{"turn": turn, "violation": str(v)} for turn, v in result.invalid],
         "errors": result.errors,
         "notes": result.notes,
+    }
+
+
+def _cost_json(row: Row) -> dict[str, Any]:
+    """Simulated under a prompt cache, with the policy and without any."""
+    return {
+        "usd": row.usd,
+        "without_usd": row.without_usd,
+        "ratio": cost_ratio([row]),
+        "mean_context_tokens": mean_context([row]),
+        "read_tokens": round(sum(c.read_tokens for c in row.charges)),
+        "write_tokens": round(sum(c.write_tokens for c in row.charges)),
+        "plain_tokens": round(sum(c.plain_tokens for c in row.charges)),
+        "usd_by_turn": [c.usd for c in row.charges],
     }
 
 
@@ -71,46 +93,81 @@ def _batch_json(batch: BatchSeen) -> dict[str, Any]:
     }
 
 
-def use_color(stream: TextIO) -> bool:
-    """Colours for a terminal whose user did not switch them off (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+def render_all(sessions: Sequence[Replayed], *, color: bool = False, width: int = 80, details: bool = False) -> str:
+    """Everything: the money first, then the policies; of several sessions the total, and each in one line."""
+    if len(sessions) == 1:
+        return render_session(sessions[0], color=color, width=width)
+    paint = Paint(color)
+    lines = [
+        Spending(sessions).render(color=color, width=width),
+        *_policies([r for s in sessions for r in s.rows], paint),
+    ]
+    lines += ["", paint.bold("  by session"), _by_session(sessions)]
+    text = "\n".join(lines) + "\n"
+    if details:
+        text += "".join("\n" + render_session(s, color=color, width=width) for s in sessions)
+    return text
+
+
+def render_session(session: Replayed, *, color: bool = False, width: int = 80) -> str:
+    """One session: its money, the policies side by side, and what each of them did."""
+    paint = Paint(color)
+    head = [session.name, session.reader, session.format, session.model or "model not recorded"]
+    lines = [paint.bold("  ".join(head))]
+    if not session.turns:
+        return "\n".join([*lines, "  no model call in this session", *_notes(session)]) + "\n"
+    lines += [f"  {session.turns:,} turns{_windows(session)}", ""]
+    lines += [Spending([session]).render(color=color, width=width), *_policies(session.rows, paint), ""]
+    lines += [render(r.result, color=color, width=width) for r in session.rows if r.result.policy != BASE]
+    return "\n".join(lines).rstrip() + "\n" + "".join(f"{line}\n" for line in _notes(session))
+
+
+def _policies(rows: Sequence[Row], paint: Paint) -> list[str]:
+    lines = [paint.bold("  what the policies would have changed (cost under a prompt cache, simulated)")]
+    lines.append(policies_table(rows, indent="    "))
+    lines += [f"    {line}" for line in MEANINGS]
+    unknown = sorted({r.result.model or "a model not recorded" for r in rows if not _window_known(r.result)})
+    if unknown:
+        lines.append(
+            f"    nothing is compacted where the window is not known: {', '.join(unknown[:3])}; see --window-tokens"
+        )
+    return lines
+
+
+def _window_known(result: SessionResult) -> bool:
+    known = models.lookup(result.model) if result.model else None
+    return bool(result.window_tokens or (known and known.context_window_tokens))
+
+
+def _by_session(sessions: Sequence[Replayed]) -> str:
+    policies = [r.result.policy for r in sessions[0].rows if r.result.policy != BASE]
+    rows = [["session", "reader", "turns", "input cost", "broken", "cold", *(f"{p} vs none" for p in policies)]]
+    for session in sessions:
+        extra = [session.money.extra_usd(why) for why in ("broken", "cold")]
+        ratios = [cost_ratio([r]) for r in session.rows if r.result.policy != BASE]
+        rows.append(
+            [
+                cut(session.name, 36),
+                session.reader,
+                f"{session.turns:,}",
+                usd_text(session.money.total_usd),
+                *(usd_text(e) if e else "" for e in extra),
+                *("-" if r is None else share(r) for r in ratios),
+            ]
+        )
+    return table(rows, left=2, indent="    ")
 
 
 def render(result: SessionResult, *, color: bool = False, width: int = 80) -> str:
-    """The block of one session."""
-    paint = _Paint(color)
+    """What one policy did to one session."""
+    paint = Paint(color)
     window = f"window {result.window_tokens:,} tokens" if result.window_tokens else "window of the model"
-    head = [result.session, result.reader, result.format, result.model or "model not recorded"]
-    lines = [paint.bold("  ".join(head)), f"  policy {result.policy}, {window}", ""]
-    if not result.turns:
-        return "\n".join([*lines, "  no model call in this session", *_notes(result)]) + "\n"
-    lines += _figures(result, paint)
-    lines += ["", *_chart(result, width, paint), "", *_findings(result, width, paint), *_notes(result)]
+    lines = [paint.bold(f"  policy {result.policy}, {window}"), *_figures(result, paint)]
+    lines += ["", *_chart(result, width, paint), "", *_findings(result, width, paint)]
     return "\n".join(lines) + "\n"
 
 
-def summary(results: Sequence[SessionResult]) -> str:
-    """One row for each session and policy."""
-    names = "session,policy,turns,mean before,mean after,saved,batches,breaks,invalid,restored"
-    rows = [
-        [
-            r.session if len(r.session) <= 36 else r.session[:35] + "…",
-            r.policy,
-            f"{r.turns:,}",
-            f"{_mean(r.before_tokens):,}",
-            f"{r.mean_context_tokens:,}",
-            _change(r.tokens_before, r.tokens_after),
-            str(len(r.batches)),
-            str(r.prefix_breaks),
-            str(r.invalid_requests),
-            "yes" if r.restored else "NO",
-        ]
-        for r in results
-    ]
-    return _table([names.split(","), *rows], left=2)
-
-
-def _figures(result: SessionResult, paint: _Paint) -> list[str]:
+def _figures(result: SessionResult, paint: Paint) -> list[str]:
     before, after = result.before_tokens, result.after_tokens
     rows = [
         ["", "without", "with", ""],
@@ -118,16 +175,16 @@ def _figures(result: SessionResult, paint: _Paint) -> list[str]:
         ["mean context", f"{_mean(before):,}", f"{_mean(after):,}", _change(_mean(before), _mean(after))],
         ["largest request", f"{max(before):,}", f"{max(after):,}", _change(max(before), max(after))],
     ]
-    lines = _table(rows, left=1, indent="  ").splitlines()
-    return [f"  {result.turns:,} turns{_windows(result)}", "", paint.dim(lines[0]), *lines[1:]]
+    lines = table(rows, left=1, indent="  ").splitlines()
+    return [paint.dim(lines[0]), *lines[1:]]
 
 
-def _windows(result: SessionResult) -> str:
-    count = len(result.segment_starts)
-    return f"; the agent itself began a new window {_times(count)}" if count else ""
+def _windows(session: Replayed) -> str:
+    count = len(session.window_starts)
+    return f"; the agent itself began a new window {times(count)}" if count else ""
 
 
-def _findings(result: SessionResult, width: int, paint: _Paint) -> list[str]:
+def _findings(result: SessionResult, width: int, paint: Paint) -> list[str]:
     good, bad = paint.good, paint.bad
     lines = _batches(result.batches, width)
     outside = len(result.breaks_elsewhere)
@@ -157,23 +214,23 @@ def _batches(batches: Sequence[BatchSeen], width: int) -> list[str]:
     shown = batches if len(batches) <= _MOST_BATCHES_SHOWN else batches[: _MOST_BATCHES_SHOWN - 1]
     for batch in shown:
         sizes = f"{batch.tokens_before:>9,} -> {batch.tokens_after:>8,}"
-        line = f"    turn {batch.turn + 1:>5,}  {sizes}   {_actions(batch.actions)} ({', '.join(batch.layers)})"
-        lines.append(line if len(line) <= width else line[: width - 1] + "…")
+        line = f"    turn {batch.turn + 1:>5,}  {sizes}   {actions_text(batch.actions)} ({', '.join(batch.layers)})"
+        lines.append(cut(line, width))
     if len(shown) < len(batches):
         lines.append(f"    and {len(batches) - len(shown):,} more")
     return lines
 
 
-def _actions(actions: Mapping[str, int]) -> str:
+def actions_text(actions: Mapping[str, int]) -> str:
     names = [(n, _WORDS.get(a, (a, a))) for a, n in sorted(actions.items(), key=lambda item: -item[1])]
     return ", ".join(f"{n:,} {one if n == 1 else many}" for n, (one, many) in names)
 
 
-def _notes(result: SessionResult) -> list[str]:
-    return ["", "  about the file", *(f"    {note}" for note in result.notes)] if result.notes else []
+def _notes(session: Replayed) -> list[str]:
+    return ["", "  about the file", *(f"    {note}" for note in session.notes)] if session.notes else []
 
 
-def _chart(result: SessionResult, width: int, paint: _Paint) -> list[str]:
+def _chart(result: SessionResult, width: int, paint: Paint) -> list[str]:
     """Tokens by turn: what was sent as a solid shape, what would have been as the shade behind it."""
     top = max(max(result.before_tokens), max(result.after_tokens), 1)
     label_width = len(f"{top:,}")
@@ -212,51 +269,9 @@ def _binned(values: Sequence[int], columns: int) -> list[int]:
     return [max(values[start:end]) for start, end in spans]
 
 
-def _table(rows: Sequence[Sequence[str]], *, left: int, indent: str = "") -> str:
-    """Aligned columns: the first `left` of them to the left, the rest to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines)
-
-
 def _mean(values: Sequence[int]) -> int:
     return round(sum(values) / len(values)) if values else 0
 
 
 def _change(before: int, after: int) -> str:
     return f"{(after - before) / before:+.0%}" if before and after != before else "="
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-
-
-class _Paint:
-    """Colours, or none."""
-
-    def __init__(self, on: bool) -> None:
-        self.on = on
-
-    def _code(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.on and text.strip() else text
-
-    def bold(self, text: str) -> str:
-        return self._code("1", text)
-
-    def dim(self, text: str) -> str:
-        return self._code("2", text)
-
-    def good(self, text: str) -> str:
-        return self._code("32", text)
-
-    def bad(self, text: str) -> str:
-        return self._code("1;31", text)
-
-    def solid(self, text: str) -> str:
-        return self._code("36", text)
-
-    def shade(self, text: str) -> str:
-        return self._code("90", text)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .. import jsonio
 from ..formats import format_named, read_message, split
 from ..laws import gained, violations
 from ..oneshot import restore
 from ..tokens.usage import input_tokens
 from ..types import Format, FormatName, Message, Violation
-from .cost import without_marks
+from .prefix import begins_with
 from .session import Session
 from .walk import Call, Engine, Factory, walk
 from .weights import Weights
@@ -207,14 +206,3 @@ class _Validator:
         if known is None:  # the object is kept, so that its id stays its own
             known = self._read[id(raw)] = raw, read_message(self._format, raw, lambda _: 0)
         return known[1]
-
-
-def begins_with(sent: Sequence[Any], before: Sequence[Any]) -> bool:
-    """True when a request begins with the one before, byte for byte, cache marks aside."""
-    return len(sent) >= len(before) and all(
-        a is b or _bytes_of(a) == _bytes_of(b) for a, b in zip(sent, before, strict=False)
-    )
-
-
-def _bytes_of(message: Any) -> bytes:
-    return jsonio.dump(without_marks(message))

@@ -98,11 +98,11 @@ def walk(session: Session, engine: Engine, weights: Weights | None = None) -> It
     request, what `weights` says a provider would have counted (nothing without them).
     """
     fmt = format_named(session.format)
-    turn, now = 0, 0.0
+    turn, now = 0, session.asked_seconds
     for window, segment in enumerate(session.segments):
         for place, recorded in enumerate(segment.turns):
             given = session.request(segment, recorded)
-            now = recorded.seconds if recorded.seconds is not None else now  # a replay never reads the clock
+            now = max(now, recorded.asked_seconds or 0.0)  # a replay never reads the clock
             compaction: Compaction = engine.fit(given, now_seconds=now, format=session.format)
             call = Call(
                 turn=turn,

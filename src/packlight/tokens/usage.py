@@ -7,7 +7,7 @@ and `input_tokens` include it. They are told apart by their fields, since a gate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _CACHE_FIELDS = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -40,25 +40,40 @@ def output_tokens(usage: Any) -> int | None:
 
 def cache_read_tokens(usage: Any) -> int:
     """How much of the input came from the prompt cache; 0 when the usage does not say."""
-    usage = _context(usage)
-    for field in ("cache_read_input_tokens", "prompt_cache_hit_tokens", "cachedContentTokenCount"):
-        if (count := _number(usage, field)) is not None:
-            return count
-    for field in ("prompt_tokens_details", "input_tokens_details"):
-        if (count := _number(_get(usage, field), "cached_tokens")) is not None:
-            return count
-    return 0
+    return _first(_context(usage), _READ_FIELDS, "cached_tokens") or 0
 
 
 def cache_write_tokens(usage: Any) -> int:
     """How much of the input was written to the prompt cache; 0 when the usage does not say."""
+    return _first(_context(usage), _WRITE_FIELDS, "cache_write_tokens") or 0
+
+
+def cache_write_hour_tokens(usage: Any) -> int:
+    """How much of what was written is kept for an hour, at Anthropic's higher price; 0 when the usage does not say."""
+    return _number(_get(_context(usage), "cache_creation"), "ephemeral_1h_input_tokens") or 0
+
+
+def tells_cache(usage: Any) -> bool:
+    """True when a usage says what came from the prompt cache, be it nothing."""
     usage = _context(usage)
-    if (count := _number(usage, "cache_creation_input_tokens")) is not None:
-        return count
-    for field in ("prompt_tokens_details", "input_tokens_details"):
-        if (count := _number(_get(usage, field), "cache_write_tokens")) is not None:
+    told = _first(usage, _READ_FIELDS, "cached_tokens"), _first(usage, _WRITE_FIELDS, "cache_write_tokens")
+    return any(count is not None for count in told)
+
+
+_READ_FIELDS = ("cache_read_input_tokens", "prompt_cache_hit_tokens", "cachedContentTokenCount", "cached_input_tokens")
+"""Anthropic, DeepSeek, Gemini, and Codex in its session files."""
+_WRITE_FIELDS = ("cache_creation_input_tokens",)
+
+
+def _first(usage: Any, fields: Iterable[str], detail: str) -> int | None:
+    """The first of these fields that is there, or the detail of that name."""
+    for field in fields:
+        if (count := _number(usage, field)) is not None:
             return count
-    return 0
+    for field in ("prompt_tokens_details", "input_tokens_details"):
+        if (count := _number(_get(usage, field), detail)) is not None:
+            return count
+    return None
 
 
 def _context(usage: Any) -> Any:

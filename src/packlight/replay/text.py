@@ -1,0 +1,82 @@
+"""Figures and tables for a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TextIO
+
+
+def usd_text(usd: float) -> str:
+    return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.4f}"
+
+
+def share(ratio: float) -> str:
+    if ratio >= 0.1 or not ratio:
+        return f"{ratio:.0%}"
+    return f"{ratio:.1%}" if ratio >= 0.0005 else "<0.1%"
+
+
+def tokens_text(tokens: float) -> str:
+    """Short: 950, 12k, 43.2M."""
+    for size, unit in ((1e9, "G"), (1e6, "M")):
+        if tokens >= size:
+            return f"{tokens / size:.1f}{unit}"
+    return f"{tokens / 1000:,.0f}k" if tokens >= 1000 else f"{tokens:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def table(rows: Sequence[Sequence[str]], *, left: int, indent: str = "") -> str:
+    """Aligned columns: the first `left` of them to the left, the rest to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def use_color(stream: TextIO) -> bool:
+    """Colours for a terminal whose user did not switch them off (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+class Paint:
+    """Colours, or none."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def _code(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.on and text.strip() else text
+
+    def bold(self, text: str) -> str:
+        return self._code("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._code("2", text)
+
+    def good(self, text: str) -> str:
+        return self._code("32", text)
+
+    def bad(self, text: str) -> str:
+        return self._code("1;31", text)
+
+    def solid(self, text: str) -> str:
+        return self._code("36", text)
+
+    def shade(self, text: str) -> str:
+        return self._code("90", text)
