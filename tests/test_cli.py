@@ -303,7 +303,7 @@ def test_replay_goes_on_after_a_bad_file(session, run, file):
 
 
 def test_replay_goes_on_after_a_file_that_is_not_there(session, run):
-    code, out, errors = run("replay", session.parent / "no\nsuch.json", session, "--json")
+    code, out, errors = run("replay", session.parent / "no\nsuch.json", session, "--json", "--policy", "default")
     assert code == 0 and len(out.splitlines()) == 1 and one_line(errors) and "such.json: No such file" in errors
     code, out, errors = run("replay", session.parent / "no.json", session.parent / "none.json")
     assert (code, out) == (2, "") and len(errors.splitlines()) == 3 and "no session found" in errors
