@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..types import FormatName
 from .cost import Bill, Charge
+from .loss.recorded import ComparedCompaction, compare_compactions
 from .money import Money, money_of, prices_for
 from .run import SessionResult, replay
 from .session import Session
@@ -96,6 +97,8 @@ class Replayed:
     rows: list[Row] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     """What stood right before some of its calls, and its title: only where asked for (see `texts`)."""
+    compactions: tuple[ComparedCompaction, ...] = ()
+    """The agent's own, as far as the file has their summaries."""
 
     @property
     def turns(self) -> int:
@@ -147,6 +150,7 @@ def compared(
         window_starts=base.result.segment_starts,
         rows=[replace(row, without=base.charges) for row in rows],
         texts=texts_of(session, told) if with_text else {},
+        compactions=compare_compactions(session),
     )
 
 

@@ -7,8 +7,10 @@ from importlib import resources
 from typing import Any
 
 from .. import jsonio
+from .beside import HEAD, beside_rows, reads_line
 from .columns import COLUMNS, MEANINGS, cells_of, cost
 from .compare import BASE, Replayed, Row
+from .loss.recorded import ComparedCompaction
 from .money import REASONS, total
 from .report import actions_text
 from .spending import label_of, money_json
@@ -42,11 +44,17 @@ def page_data(sessions: Sequence[Replayed], *, version: str) -> dict[str, Any]:
         "policies": policies,
         "cheapest": _cheapest(rows, policies),
         "sessions": [_session(s) for s in sessions],
+        "beside_head": HEAD,
         "total": {
             "money": money,
+            "beside": _beside([c for s in sessions for c in s.compactions]),
             "rows": [{"policy": p, "cells": cells_of([r for r in rows if r.result.policy == p])} for p in policies],
         },
     }
+
+
+def _beside(found: Sequence[ComparedCompaction]) -> dict[str, Any]:
+    return {"rows": beside_rows(found), "count": len(found), "reads": reads_line(found)}
 
 
 def _cheapest(rows: Sequence[Row], policies: Sequence[str]) -> str | None:
@@ -71,6 +79,7 @@ def _session(session: Replayed) -> dict[str, Any]:
         "prediction": money.pop("prediction"),
         "without_tokens": [round(t) for t in session.without_tokens],
         "without_usd": _short([c.usd for c in session.rows[0].without]) if session.rows else [],
+        "beside": _beside(session.compactions),
         "rows": [_row(session, r) for r in session.rows],
         "notes": session.notes,
     }

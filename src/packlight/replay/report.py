@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from .. import models
+from .beside import beside_json, beside_text
 from .columns import COLUMNS, MEANINGS, cost_ratio, mean_context, policies_table
 from .compare import BASE, Replayed, Row
+from .loss.recorded import ComparedCompaction
 from .run import BatchSeen, SessionResult
 from .spending import Spending, money_json
 from .text import Paint, cut, share, table, times, usd_text
@@ -55,6 +57,7 @@ def as_json(replayed: Replayed, row: Row) -> dict[str, Any]:
         "windows": len(result.segment_starts) + 1,
         "cost": _cost_json(row),
         "loss": {c.name.lower(): c.value([row]) for c in COLUMNS if c.measures},
+        "compactions": beside_json(replayed.compactions),
         "money": money_json(replayed.money, replayed.prediction),
         "batch_list": [_batch_json(b) for b in result.batches],
         "tokens_by_turn": {
@@ -101,6 +104,7 @@ def render_all(sessions: Sequence[Replayed], *, color: bool = False, width: int 
     lines = [
         Spending(sessions).render(color=color, width=width),
         *_policies([r for s in sessions for r in s.rows], paint),
+        *_beside([c for s in sessions for c in s.compactions], paint),
     ]
     lines += ["", paint.bold("  by session"), _by_session(sessions)]
     text = "\n".join(lines) + "\n"
@@ -117,7 +121,8 @@ def render_session(session: Replayed, *, color: bool = False, width: int = 80) -
     if not session.turns:
         return "\n".join([*lines, "  no model call in this session", *_notes(session)]) + "\n"
     lines += [f"  {session.turns:,} turns{_windows(session)}", ""]
-    lines += [Spending([session]).render(color=color, width=width), *_policies(session.rows, paint), ""]
+    lines += [Spending([session]).render(color=color, width=width), *_policies(session.rows, paint)]
+    lines += [*_beside(session.compactions, paint), ""]
     lines += [render(r.result, color=color, width=width) for r in session.rows if r.result.policy != BASE]
     return "\n".join(lines).rstrip() + "\n" + "".join(f"{line}\n" for line in _notes(session))
 
@@ -132,6 +137,12 @@ def _policies(rows: Sequence[Row], paint: Paint) -> list[str]:
             f"    nothing is compacted where the window is not known: {', '.join(unknown[:3])}; see --window-tokens"
         )
     return lines
+
+
+def _beside(found: Sequence[ComparedCompaction], paint: Paint) -> list[str]:
+    lines = beside_text(found, indent="    ")
+    title = f"  at the agent's own compactions ({len(found)}): its summary beside our digest in no more tokens"
+    return ["", paint.bold(title), *lines] if lines else []
 
 
 def _window_known(result: SessionResult) -> bool:
