@@ -44,9 +44,9 @@ def in_order(work: Sequence[Callable[[], T]], jobs: int) -> Iterator[T | Failed]
         yield from _collected(futures)
         executor.shutdown()
     except BaseException:  # Ctrl-C above all: nobody waits for work that nobody wants
-        executor.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             process.terminate()
+        executor.shutdown(cancel_futures=True)
         raise
     finally:
         _clear(len(work))
