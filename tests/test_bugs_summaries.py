@@ -55,7 +55,7 @@ def test_b48_summariser_is_sent_plain_text():
 def test_b50_calls_without_text_reach_the_summariser():
     request = case_request("B50", "chat")
     scripted = ScriptedSummariser("good")
-    layer = packlight.layers.CompactHistory(keep_recent_tokens=500, summary_tokens=2_000)
+    layer = packlight.layers.CompactHistory(keep_recent_tokens=500, max_summary_tokens=2_000)
     policy = replace(packlight.PRESETS["default"], when_due=(layer,))
     options = {"window_tokens": 20_000, "policy": policy, "writer": scripted}
     c = packlight.compact(request, model="gpt-5.6", force=True, format="chat", **options)

@@ -65,7 +65,7 @@ def test_prose_stands_before_the_facts(wire):
     text = seen(c)
     assert text.count(PROSE) == 1 and "To do what was asked: Fix the parser." in text
     assert text.index(PROSE) < text.index("src/file_58.py: read")
-    assert c.report.tokens_after <= alone.report.tokens_after * 1.02
+    assert c.report.tokens_after <= alone.report.tokens_after + 4_000  # no more than what prose may take
 
 
 def test_facts_are_those_of_the_digest_alone():

@@ -279,7 +279,8 @@ class _Draft:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        shown = {line for text in self.visible_texts for line in text.split("\n") if len(line) > 8}
+        lines = (line for text in self.visible_texts for line in text.split("\n") if len(line) > 8)
+        shown = {_NUMBERED.sub("", line, count=1) for line in lines}
         return ranked_blocks(self.models, shown, self.view.turns)
 
     @cached_property
@@ -357,6 +358,8 @@ def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
 
 _KEPT_FOR_NAMES = 0.12
 """Copies leave this much: names are cheaper for what they hold."""
+_NUMBERED = rule(r"^\s{0,8}\d{1,6}(?:\t|→|:)")
+"""The number that a reading tool sets before a line."""
 _IN_COMMAND = rule(r"(?<![\w./:@-])(?:[\w.@-]{0,80}/){1,12}[\w.@-]{1,80}\.[A-Za-z]\w{0,7}\b")
 """A path of a file inside a shell command."""
 _SPARE = 0.08
