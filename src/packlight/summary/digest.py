@@ -42,7 +42,7 @@ class Digest:
     decisions_ratio: float = 0.04
     files_ratio: float = 0.14
     log_ratio: float = 0.07
-    names_ratio: float = 0.36
+    names_ratio: float = 0.42
     copies_ratio: float = 0.36
     small_tokens: int = 1_500
     """Below it only words, open items and files are written."""
