@@ -53,9 +53,9 @@ def all_rows(environments: Path) -> list[Row]:
 def _walk_all(args: argparse.Namespace) -> None:
     tasks: list[Task] = []
     results: dict[Path, plan.Results] = {}
-    wanted = [r for r in all_rows(args.environments) if not args.rows or any(w in r.name for w in args.rows.split(","))]
+    wanted = _chosen(all_rows(args.environments), args.rows)
     found_logs = _logs(args)
-    first = found_logs[0][0]
+    first = next((f for f, log in found_logs if log.session.format == page.COMMON_FORMAT), found_logs[0][0])
     for file, log in found_logs:
         results[file] = known = plan.Results(args.results, log.name)
         known.about = _about(log)
@@ -83,6 +83,15 @@ def _walk_all(args: argparse.Namespace) -> None:
             results[task.file].write()
             print(f"\r{n} of {len(tasks)} walks", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+
+
+def _chosen(found: list[Row], names: str) -> list[Row]:
+    """Those of these names; a name that no row has stands for all that it is a part of."""
+    if not names:
+        return found
+    exact = {r.name for r in found} & set(names.split(","))
+    parts = set(names.split(",")) - exact
+    return [r for r in found if r.name in exact or any(p in r.name for p in parts)]
 
 
 def _logs(args: argparse.Namespace) -> list[tuple[Path, Log]]:
@@ -141,7 +150,7 @@ def _arguments() -> argparse.Namespace:
     add("--sessions", type=Path, default=ROOT / "examples", help="folder with session files (default: examples/)")
     add("--names", default="", help="only sessions whose name holds one of these, comma-separated")
     add("--least-tokens", type=int, default=90_000, help="only sessions whose longest request has as many")
-    add("--rows", default="", help="only rows whose name holds one of these, comma-separated")
+    add("--rows", default="", help="only these rows, comma-separated; parts of names do")
     add("--windows", type=lambda t: [int(n) for n in _numbers(t)], default=list(WINDOWS))
     add("--shifts", type=_numbers, default=list(plan.SHIFTS), help="factors on the window, averaged over")
     add("--environments", type=Path, default=ROOT / ".environments", help="virtual environments of the packages")

@@ -171,10 +171,10 @@ def _dominated(found: Found, rows: Sequence[Row]) -> str:
         return (
             "No rule and no package is as good as ours in cost, FRR and EQR together and better in one, on any session."
         )
-    head = ["session", "window", "ours", "rival", "cost (theirs / ours)", "FRR over 10", "EQR"]
+    head = ["session", "window", "ours", "rival", "cost (theirs / ours)", "names missed", "quotes missed"]
     return (
-        "On these sessions a rival whose requests all fit and are valid is as good in cost, FRR and EQR together, and "
-        "better in one:\n\n" + _table(head, lines)
+        "On these sessions a rival whose requests all fit and are valid is as good in cost, FRR (over 10) and EQR "
+        "together, and better in one. Shares missed, less is better:\n\n" + _table(head, lines)
     )
 
 

@@ -82,7 +82,7 @@ def ours() -> list[Row]:
             lambda s, p=policy: engine(p, s),
             code,
             knows_prices=name == "thrifty",
-            knows_window=name not in ("none", "classic", "nano"),
+            knows_window=name != "none",
         )
         for name, policy in PRESETS.items()
     ]
