@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.compaction import figures, page, plan, policies, rows
+from bench.compaction.__main__ import _chosen
 from bench.compaction.cell import Walked
 from bench.compaction.packages import NotInstalled, Package, Worker
 from bench.compaction.packages.translate import Sent, Translation
@@ -93,6 +94,13 @@ def test_usage_behind_a_compaction_is_that_of_the_whole_log(tmp_path):
     (segment,) = log.session.segments
     assert [t.usage["input_tokens"] > 8_000 for t in segment.turns] == [True, True]
     assert "release-4417" in json.dumps(segment.messages)  # the rules to look for later
+
+
+def test_head_that_a_file_does_not_tell_is_assumed(tmp_path):
+    file = tmp_path / "plain.json"
+    file.write_text(json.dumps([{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]))
+    log = read_log(file)
+    assert log is not None and 20_000 < log.tokens < 21_000
 
 
 # ---- rules as policies
@@ -244,6 +252,13 @@ def test_row_is_walked_only_where_its_figures_differ():
     by_name = {r.name: r for r in [*rows.ours(), *rows.rules()]}
     count = {n: len(list(plan.cells(r, (64_000, 128_000), (1.0, 0.8)))) for n, r in by_name.items()}
     assert (count["none"], count["pi's rule"], count["thrifty"]) == (1, 4, 16)
+
+
+def test_rows_are_chosen_by_name_or_by_a_part_of_it():
+    found = [*rows.ours(), *rows.rules()]
+    assert [r.name for r in _chosen(found, "default,Codex")] == ["default", "Codex's rule"]
+    assert len(_chosen(found, "default without")) == 4
+    assert _chosen(found, "") == found
 
 
 def test_walk_says_what_a_policy_costs_and_loses():

@@ -99,6 +99,18 @@ def test_equal_names_and_lines_stay_equal_and_calls_keep_their_results(format):
     assert len({path.split("/", path.count("/") - 2)[-1] for path in paths}) == 1
 
 
+def test_field_that_is_no_word_of_the_api_is_hashed_as_well():
+    session = recorded([("user", "a"), ("say", "b")])
+    session.segments[0].messages[0] |= {
+        "status": "our Secret plan",
+        "role": "user",
+        "note": "secret",
+        "type": "message",
+    }
+    told = traced(session).decode()
+    assert "secret" not in told.lower() and '"type": "message"' in told
+
+
 def test_key_is_another_for_each_trace():
     session = recorded([("user", "Read secret_name."), ("say", "done")])
     assert traced(session, None) != traced(session, None)

@@ -40,9 +40,11 @@ def main() -> None:
     if not args.render:
         _walk_all(args)
     found = plan.read_results(args.results)
-    _, missing = rows.installed(args.environments)
-    text = page.page(found, list(all_rows(args.environments)), missing)
-    args.page.write_text(text)
+    installed, missing = rows.installed(args.environments)
+    walked = plan.versions(found)
+    known = [row for name in missing if name in walked for row in rows.elsewhere(name, walked[name])]
+    missing = {name: why for name, why in missing.items() if name not in walked}
+    args.page.write_text(page.page(found, [*rows.ours(), *rows.rules(), *installed, *known], missing))
     print(page.summary(found))
 
 
@@ -67,6 +69,7 @@ def _walk_all(args: argparse.Namespace) -> None:
             tasks += [
                 Task(file, c, key, args.environments, file == first and c.walked_window == WINDOWS[0]) for c in found
             ]
+    versions = {r.name: r.version for r in wanted}
     order = {window: n for n, window in enumerate(args.windows)}
     kind = {r.name: ("rule", "control", "package", "ours", "layer").index(r.kind) for r in wanted}
     tasks.sort(key=lambda t: (t.cell.shift != 1.0, order[t.cell.window_tokens], kind[t.cell.row], str(t.file)))
@@ -79,7 +82,7 @@ def _walk_all(args: argparse.Namespace) -> None:
             except Exception as error:  # one walk that fails is told; the others go on
                 print(f"\n{task.file.stem}: {task.cell}: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
-            results[task.file].put(task.cell, task.key, figures)
+            results[task.file].put(task.cell, task.key, {**figures, "version": versions[task.cell.row]})
             results[task.file].write()
             print(f"\r{n} of {len(tasks)} walks", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -7,7 +7,7 @@ import functools
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,11 @@ class Results:
         temporary = self._file.with_suffix(".new")
         temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
         temporary.replace(self._file)
+
+
+def versions(found: Mapping[str, Results]) -> dict[str, str]:
+    """Of each row that has figures: the package's version, empty for what is no package."""
+    return {n.rsplit("|", 3)[0]: c.get("version", "") for r in found.values() for n, c in r.cells.items()}
 
 
 def read_results(folder: Path) -> dict[str, Results]:

@@ -149,6 +149,16 @@ def installed(environments: Path) -> tuple[list[Row], dict[str, str]]:
     return rows, missing
 
 
+def elsewhere(name: str, version: str) -> list[Row]:
+    """The row of a package that is not installed here, to show figures from where it was."""
+    return [
+        _row(package, Path(), name, options, version)
+        for package in packages.PACKAGES
+        for row, options in package.rows.items()
+        if row == name
+    ]
+
+
 def _row(package: packages.Package, environments: Path, name: str, options: dict[str, Any], version: str) -> Row:
     def make(setting: Setting) -> Any:
         told = {

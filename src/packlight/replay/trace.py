@@ -37,6 +37,7 @@ _ALPHABET = "abcdefghijklmnop"
 _SMALL = 100
 """Smaller numbers are no names."""
 
+_WORD = re.compile(r"[a-z][a-z_/+-]{0,39}")
 _KEPT = frozenset({"type", "role", "is_error", "status", "media_type", "phase", "stop_reason"})
 """Fields whose value is the API's word."""
 _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "item_id"})
@@ -100,7 +101,7 @@ class _Mask:
         return self.text(value) if isinstance(value, str) else value
 
     def _field(self, name: str, value: Json) -> Json:
-        if name in _KEPT:
+        if name in _KEPT and (not isinstance(value, str) or _WORD.fullmatch(value)):
             return value
         if name in _IDS:
             return self.name(value) if isinstance(value, str) else value
