@@ -64,7 +64,7 @@ def as_pattern(shown):
     return re.escape(shown).replace(r"\.\.\.", ".*")
 
 
-@pytest.mark.parametrize(("name", "count"), [("cli", 8), ("replay", 5)])
+@pytest.mark.parametrize(("name", "count"), [("cli", 8), ("replay", 7)])
 def test_page_shows_what_happens(name, count, shell):
     assert len(steps(name)) == count
     for command, shown in steps(name):

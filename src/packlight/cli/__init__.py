@@ -167,7 +167,7 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
         "say where the input money of recorded agent sessions went, and what compaction would have changed",
         "Reads sessions of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and LangChain, and plain lists of\n"
         "messages; without PATH the newest of Claude Code, Codex and pi of this user.\n"
-        "Writes nothing but what --html names. Policies: default, thrifty, classic, nano, none, or your own.\n"
+        "Writes only what --html or --trace names. Policies: default, thrifty, classic, nano, none, or your own.\n"
         "Exits with 1 when a request came out invalid or could not be restored, or a policy failed.",
         "packlight replay",
         "packlight replay --since 7 --html replay.html",
@@ -189,6 +189,9 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--html", metavar="FILE", help="write a page with figures and charts there")
     parser.add_argument("--with-text", action="store_true", help="the page may hold text of the conversations")
     parser.add_argument("--details", action="store_true", help="of several sessions each in full")
+    parser.add_argument(
+        "--trace", metavar="FILE", help="replay nothing; write the sessions without their text there, to be shared"
+    )
     _json(parser)
 
 

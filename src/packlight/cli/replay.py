@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import __version__
+from .. import __version__, jsonio
 from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..replay.columns import measures_of
@@ -22,6 +22,7 @@ from ..replay.readers import find_files, read_sessions
 from ..replay.report import as_json, render_all
 from ..replay.session import Session, as_if
 from ..replay.text import use_color
+from ..replay.trace import trace
 from ..replay.walk import Engine
 from .jobs import Failed, in_order
 from .policies import known_policy
@@ -36,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     if args.with_text and not args.html:
         raise InvalidRequest("--with-text is for the page that --html writes")
     check_output(args.html)
+    check_output(args.trace)
     files = _files(args)
+    if args.trace:
+        return _traced(args, files)
     sessions: list[Replayed] = []
     for replayed in _replayed(args, files, policies):
         if args.json:
@@ -53,6 +57,23 @@ def run(args: argparse.Namespace) -> int:
         write(args.html, page(sessions, version=__version__))
     results = [row.result for replayed in sessions for row in replayed.rows]
     return 1 if any(r.invalid_requests or not r.restored or r.errors for r in results) else 0
+
+
+def _traced(args: argparse.Namespace, files: Sequence[str]) -> int:
+    lines: list[bytes] = []
+    for file in files:
+        try:
+            sessions = read_sessions(read("-") if file == "-" else file, format=args.format)
+        except (InvalidRequest, OSError) as error:
+            if len(files) == 1:
+                raise
+            say(f"packlight: {file}: {error}")
+            continue
+        lines += [jsonio.dump(record) for session in sessions for record in trace(session)]
+    if not lines:
+        raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
+    write(args.trace, b"\n".join(lines))
+    return 0
 
 
 def _policies(text: str) -> list[str]:

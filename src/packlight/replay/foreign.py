@@ -122,9 +122,13 @@ class ForeignEngine:
     window_tokens: int | None = None
     store: None = None
     """It keeps nothing."""
+    copies: bool = True
+    """False: the policy is known not to change what it is given, and is given the session's own objects."""
     _call: Policy | None = field(default=None, init=False)
     _counted: dict[int, tuple[Any, int]] = field(default_factory=dict, init=False)
     _seen: dict[bytes, Any] = field(default_factory=dict, init=False)
+    _first: dict[int, Any] = field(default_factory=dict, init=False)
+    """By id: the objects in `_seen`, which live as long as this does."""
     _given: Sequence[Any] = field(default=(), init=False)
     _sent: Sequence[Any] = field(default=(), init=False)
     _offset: int = field(default=0, init=False)
@@ -161,8 +165,11 @@ class ForeignEngine:
             with contextlib.redirect_stdout(sys.stderr):  # standard output is the report's
                 if self._call is None:
                     self._call = self._made()
-                named = {k: deepcopy(values[k]) for k in _named(self._call, KEYWORDS)}
-                answer = self._call(deepcopy(list(given)), **named)
+                named = {k: values[k] for k in _named(self._call, KEYWORDS)}
+                messages = list(given)
+                if self.copies:
+                    messages, named = deepcopy((messages, named))
+                answer = self._call(messages, **named)
             return self._messages(answer), None
         except Exception as error:  # somebody else's code
             return list(given), f"{self.name}: {_told(error)}"
@@ -188,7 +195,11 @@ class ForeignEngine:
         return [self._one(m) for m in messages]
 
     def _one(self, message: Json) -> Any:
-        return self._seen.setdefault(jsonio.dump(message), message)
+        if id(message) in self._first:
+            return message
+        first = self._seen.setdefault(jsonio.dump(message), message)
+        self._first[id(first)] = first
+        return first
 
     def _tokens(self, message: Any) -> int:
         known = self._counted.get(id(message))

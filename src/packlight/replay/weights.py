@@ -26,10 +26,16 @@ _HEAD_KEYS = ("system", "instructions", "tools", "functions")
 
 
 class Weights:
-    """Tokens of the messages and requests of one session. Foreign messages (edits) are estimated and scaled."""
+    """Tokens of the messages and requests of one session. Foreign messages (edits) are estimated and scaled.
 
-    def __init__(self, session: Session, count: Callable[[Json], int] | None = None) -> None:
+    `unseen_head_tokens` stand for system prompt and tools where the file has neither them nor a usage.
+    """
+
+    def __init__(
+        self, session: Session, count: Callable[[Json], int] | None = None, *, unseen_head_tokens: int = 0
+    ) -> None:
         self._count = count or counting(session.model)
+        self._unseen_head_tokens = unseen_head_tokens
         self._known: dict[int, tuple[Any, float]] = {}
         self._estimates: dict[int, tuple[Any, int]] = {}
         self.scale = median(scales) if (scales := list(self._scales(session))) else 1.0
@@ -84,7 +90,7 @@ class Weights:
                 self._known.setdefault(id(message), (message, self.estimate(message) * scale))
         first = next(((t.end, n) for t in segment.turns if (n := input_tokens(t.usage))), None)
         if first is None:
-            return shown_tokens * self.scale
+            return shown_tokens * self.scale or float(self._unseen_head_tokens)
         return max(0.0, first[1] - sum(map(self.message, segment.messages[: first[0]])))
 
 

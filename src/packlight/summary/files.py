@@ -108,6 +108,8 @@ _BATCH_KEYS = ("edits", "changes", "replacements")
 _MORE_KEYS = ("command", "insert_line", "cell_id", "patch", "diff")
 _TELLING = frozenset([*OLD_KEYS, *NEW_KEYS, *CONTENT_KEYS, *_SEARCH_KEYS, *_BATCH_KEYS, *_MORE_KEYS])
 """Without one of these only the tool's name says what a call does to its path."""
+KNOWN_KEYS = frozenset([*_TELLING, *_PLACE_KEYS, *_ALL_KEYS, *_FOLDER_KEYS, "insert_text", "input", "files", "paths"])
+"""Names of arguments that are read here, but for those of paths and commands."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from . import (
     swe_agent,
     swe_agent_calls,
     tau2,
+    trace,
 )
 from .lines import read_records
 
@@ -55,6 +56,7 @@ class Reader(Protocol):
 
 
 _READERS: dict[str, Reader] = {
+    "trace": trace,
     "codex": codex,
     "claude-code": claude_code,
     "pi": pi,

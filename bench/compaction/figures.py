@@ -1,0 +1,103 @@
+"""What the cells of a session say together: ratios and means over the shifts of the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .plan import Results
+from .rows import WRITE_RATIO, Row
+
+OUTPUT_RATIO = 5.0
+"""Price of output against plain input."""
+REFETCH_TOKENS, REFETCH_OUTPUT_TOKENS = 1_500, 150
+"""What one more look at a file costs beside a request of its own: its result, and the call."""
+
+Cells = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over the shifts, and its extremes."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_of(values: Iterable[float | None]) -> Value | None:
+    known = [v for v in values if v is not None]
+    return Value(sum(known) / len(known), min(known), max(known)) if known else None
+
+
+def cells_of(results: Results, row: Row, window: int, read_ratio: float | None = 0.1) -> Cells:
+    """Of all shifts; a row that knows no window, or no prices, has one for all of them."""
+    ratio = read_ratio if row.knows_prices else 0.1
+    found = []
+    for name, cell in results.cells.items():
+        of_row, of_window, _, of_ratio = name.rsplit("|", 3)
+        if of_row == row.name and of_ratio == str(ratio) and (int(of_window) == window or not row.knows_window):
+            found.append(cell)
+    return found
+
+
+def price(cell: dict[str, Any], read_ratio: float | None, marks: str, *, misses: bool = False) -> float:
+    """What the session costs, in tokens of plain input."""
+    charge = cell[f"charge_{marks}"]
+    read, write = (1.0, 1.0) if read_ratio is None else (read_ratio, WRITE_RATIO)
+    cost = charge["read"] * read + charge["write"] * write + charge["plain"]
+    cost += cell["side_input_tokens"] + OUTPUT_RATIO * cell["side_output_tokens"]
+    if misses:
+        turns = cell["misses"]["turns"]
+        cost += cell["misses"]["context_tokens"] * read
+        cost += turns * (REFETCH_TOKENS * write + REFETCH_OUTPUT_TOKENS * OUTPUT_RATIO)
+    return cost
+
+
+class Baseline:
+    """The same session without compaction, with caching."""
+
+    def __init__(self, results: Results) -> None:
+        self._cell = next((c for n, c in results.cells.items() if n.startswith("none|")), None)
+
+    def ratio(self, cells: Cells, read_ratio: float | None, marks: str, *, misses: bool = False) -> Value | None:
+        if self._cell is None:
+            return None
+        base = price(self._cell, read_ratio, marks)
+        return mean_of(price(c, read_ratio, marks, misses=misses) / base for c in cells)
+
+
+def part(cells: Cells, key: str, of: str, age: int | None = None) -> Value | None:
+    """A share, such as `visible` of `references`."""
+    rows = [c["references"][str(age)] if age is not None else c["quotes"] for c in cells]
+    return mean_of(r[key] / r[of] if r[of] else None for r in rows)
+
+
+def pair(cells: Cells, *keys: str) -> Value | None:
+    """A share kept as `[some, all]`."""
+    pairs = []
+    for cell in cells:
+        found: Any = cell
+        for key in keys:
+            found = found and found.get(key)
+        pairs.append(found)
+    return mean_of(p[0] / p[1] if p and p[1] else None for p in pairs)
+
+
+def number(cells: Cells, key: str) -> Value | None:
+    return mean_of(c.get(key) for c in cells)
+
+
+def over(cells: Cells, row: Row, window: int) -> float:
+    """Requests larger than the window, which a provider refuses."""
+    counts: Sequence[float] = [
+        c["over"].get(str(window), 0) if not row.knows_window else max(c["over"].values()) for c in cells
+    ]
+    return sum(counts) / max(1, len(counts))
+
+
+def dominates(rival: Sequence[float | None], own: Sequence[float | None]) -> bool:
+    """As good in all (less is better), and better in one. What neither has is left out."""
+    known = [(a, b) for a, b in zip(rival, own, strict=True) if a is not None and b is not None]
+    return bool(known) and all(a <= b for a, b in known) and any(a < b for a, b in known)

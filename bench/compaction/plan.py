@@ -1,0 +1,102 @@
+"""Which walks there are to make, and the files their figures are kept in."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .rows import SOURCE, Row
+from .sessions import Log
+
+HERE = Path(__file__).parent
+READ_RATIOS: tuple[float | None, ...] = (0.1, 0.05, 0.025, None)
+"""Price of a cached read against plain input: Anthropic's and OpenAI's usual ones; None for a model without a cache."""
+SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
+"""The window is scaled by these: when a batch falls due is luck, and this averages over it."""
+_MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One walk: a session, a row, a window. Rows that know prices or no window have more of them, or fewer."""
+
+    row: str
+    window_tokens: int
+    shift: float
+    read_ratio: float | None
+
+    @property
+    def walked_window(self) -> int:
+        return round(self.window_tokens * self.shift)
+
+    def __str__(self) -> str:
+        return f"{self.row}|{self.window_tokens}|{self.shift:g}|{self.read_ratio}"
+
+
+def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
+    for window in windows if row.knows_window else windows[:1]:
+        for shift in shifts if row.knows_window else shifts[:1]:
+            for ratio in READ_RATIOS if row.knows_prices else READ_RATIOS[:1]:
+                yield Cell(row.name, window, shift, ratio)
+
+
+def key_of(row: Row, log: Log) -> str:
+    """Changes when the figures of a row on a session may: with the session, the measures, or the row's own code.
+
+    Comments and layout of the code do not count.
+    """
+    replay = SOURCE / "replay"
+    files = [HERE / "cell.py", *(replay / f"{name}.py" for name in _MEASURES), *(replay / "loss").glob("*.py")]
+    for path in row.code:
+        files += [p for p in path.rglob("*.py") if "cli" not in p.parts] if path.is_dir() else [path]
+    state = hashlib.sha256(f"{log.digest} {row.name} {row.version}".encode())
+    for file in sorted(set(files)):
+        state.update(_syntax(file).encode())
+    return state.hexdigest()[:16]
+
+
+@functools.cache
+def _syntax(file: Path) -> str:
+    return ast.dump(ast.parse(file.read_bytes()))
+
+
+class Results:
+    """The figures of one session, in a file; what is there already need not be walked again."""
+
+    def __init__(self, folder: Path, log_name: str) -> None:
+        self._file = folder / (log_name.replace("/", "--") + ".json.gz")
+        known = json.loads(gzip.decompress(self._file.read_bytes())) if self._file.exists() else {}
+        self.about: dict[str, Any] = known.get("about", {})
+        self.cells: dict[str, dict[str, Any]] = known.get("cells", {})
+
+    def has(self, cell: Cell, key: str) -> bool:
+        return self.cells.get(str(cell), {}).get("key") == key
+
+    def put(self, cell: Cell, key: str, figures: dict[str, Any]) -> None:
+        self.cells[str(cell)] = {"key": key, **figures}
+
+    def write(self) -> None:
+        body = json.dumps({"about": self.about, "cells": self.cells}, sort_keys=True, indent=0)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._file.with_suffix(".new")
+        temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
+        temporary.replace(self._file)
+
+
+def versions(found: Mapping[str, Results]) -> dict[str, str]:
+    """Of each row that has figures: the package's version, empty for what is no package."""
+    return {n.rsplit("|", 3)[0]: c.get("version", "") for r in found.values() for n, c in r.cells.items()}
+
+
+def read_results(folder: Path) -> dict[str, Results]:
+    """Every session that has figures, by name."""
+    names = sorted(f.name.removesuffix(".json.gz") for f in folder.glob("*.json.gz"))
+    found = {name: Results(folder, name) for name in names}
+    return {r.about.get("name", name): r for name, r in found.items()}
