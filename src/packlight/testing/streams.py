@@ -27,7 +27,7 @@ def _failure(wire: Wire, answer: Json) -> Iterator[Json]:
     if wire != "responses":
         yield answer
         return
-    begun = {"id": "resp_0", "object": "response", "status": "in_progress", "output": [], "error": None}
+    begun: Json = {"id": "resp_0", "object": "response", "status": "in_progress", "output": [], "error": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     yield {"type": "error", **{k: answer["error"][k] for k in ("code", "message", "param")}}

@@ -11,6 +11,7 @@ from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
 from . import (
+    agent,
     atif,
     claude_code,
     cline,
@@ -55,6 +56,7 @@ class Reader(Protocol):
 
 
 _READERS: dict[str, Reader] = {
+    "agent": agent,
     "codex": codex,
     "claude-code": claude_code,
     "pi": pi,
