@@ -16,7 +16,7 @@ from typing import Any
 from ..budget import ROOM_KEYS
 from ..compactor import Compactor
 from ..errors import AgentError, ContextWindowExceeded
-from ..integrations.recall_tool import RecallTool
+from ..integrations.recall_tool import recall_tool
 from ..integrations.wrap import wrap
 from ..tokens import input_tokens
 from ..types import Json
@@ -71,7 +71,7 @@ class Agent:
         self.totals = totals or Totals()
         self._bare_client = client
         self._client = wrap(client, compactor, conversation=session.id)
-        self._recall = RecallTool(api.name, compactor.store, conversation=session.id, owner=compactor.owner)
+        self._recall = recall_tool(api.name, compactor, session.id)
         self._compact_next: str | None = None
 
     # --- the loop -------------------------------------------------------------------------------------------------

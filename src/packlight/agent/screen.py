@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import suppress
 from typing import TextIO
 
 from ..compaction import Report
@@ -57,7 +58,8 @@ class Screen:
 
     def note(self, text: str) -> None:
         self.end_text()
-        _write(self._notes, f"{self._indent}{self._dim(text.translate(_CONTROLS))}\n")
+        with suppress(OSError):  # a log on a full disk does not stop the agent
+            _write(self._notes, f"{self._indent}{self._dim(text.translate(_CONTROLS))}\n")
 
     def lines(self, text: str) -> None:
         """A table, or a help text."""
@@ -74,7 +76,7 @@ class Screen:
         """What a compaction did."""
         counts = Counter(edit.action for edit in report.new_edits)
         done = ", ".join(f"{n} {_DONE[action]}" for action, n in counts.items()) or "nothing could go"
-        self.note(f"packed: {report.tokens_before:,} -> {report.tokens_after:,} tokens ({done}): {report.reason}")
+        self.note(f"packed to {report.tokens_after:,} tokens ({done}): {report.reason}")
 
     def tool(self, name: str, arguments: str) -> None:
         self.note(f"{'•' if self.is_rich else '-'} {shortened(f'{name} {arguments}', 160)}")

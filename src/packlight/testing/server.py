@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,8 +58,7 @@ class ModelServer:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.openai_url = f"{self.url}/v1"
@@ -140,6 +140,14 @@ class ModelServer:
             (n for n, (a, b) in enumerate(zip(texts, before, strict=False)) if a != b), min(len(texts), len(before))
         )
         return int(sum(map(len, texts[:shared])) / self.chars_per_token)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+            super().handle_error(request, client_address)
 
 
 def _listed(replies: Sequence[Reply | Refusal]) -> Script:
