@@ -150,12 +150,13 @@ class Chat:
         message: dict[str, Json] = {"role": "assistant", "content": ""}
         calls: dict[int, Json] = {}
         finish = ""
-        stream = client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True})
-        for chunk in stream:
-            usage = chunk.usage.model_dump(exclude_none=True) if chunk.usage else usage
-            for choice in chunk.choices:
-                finish = choice.finish_reason or finish
-                self._grow(message, calls, choice.delta.model_dump(exclude_none=True), show)
+        request = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        with client.chat.completions.create(**request) as stream:
+            for chunk in stream:
+                usage = chunk.usage.model_dump(exclude_none=True) if chunk.usage else usage
+                for choice in chunk.choices:
+                    finish = choice.finish_reason or finish
+                    self._grow(message, calls, choice.delta.model_dump(exclude_none=True), show)
         if calls:
             message["tool_calls"] = [calls[index] for index in sorted(calls)]
         return Answer(
@@ -216,16 +217,17 @@ class Responses:
         items: list[Json] = []
         usage: Mapping[str, Json] = {}
         is_cut = False
-        for event in client.responses.create(**request, stream=True):
-            if event.type == "response.output_text.delta":
-                show(event.delta)
-            elif event.type == "response.output_item.done":
-                items.append(plain(event.item))
-            elif event.type in ("response.completed", "response.incomplete"):
-                usage = event.response.usage.model_dump(exclude_none=True) if event.response.usage else {}
-                is_cut = event.type == "response.incomplete"
-            elif event.type in ("error", "response.failed"):
-                raise AgentError(f"the model's server failed: {_failure(event)}")
+        with client.responses.create(**request, stream=True) as stream:
+            for event in stream:
+                if event.type == "response.output_text.delta":
+                    show(event.delta)
+                elif event.type == "response.output_item.done":
+                    items.append(plain(event.item))
+                elif event.type in ("response.completed", "response.incomplete"):
+                    usage = event.response.usage.model_dump(exclude_none=True) if event.response.usage else {}
+                    is_cut = event.type == "response.incomplete"
+                elif event.type in ("error", "response.failed"):
+                    raise AgentError(f"the model's server failed: {_failure(event)}")
         return Answer(
             messages=items,
             text="".join(

@@ -299,6 +299,7 @@ def _agent(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--max-turns", type=_count, default=200, metavar="N", help="model calls a task (default 200)")
     parser.add_argument("--max-tokens", type=_count, metavar="N", help="room for one answer (default 8,000)")
     _policy(parser)
+    parser.set_defaults(policy=None)  # a session that goes on keeps its own
     parser.add_argument("--writer", metavar="W", help="who writes summaries (default: the digest, without a model)")
     parser.add_argument("--store", metavar="DIR", help="where what is taken out is kept (default: beside the session)")
     _json(parser)

@@ -6,12 +6,14 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..agent import clients
+from ..agent.apis import Api
 from ..agent.chat import converse
 from ..agent.loop import Agent, take_up
 from ..agent.permission import Permission
@@ -36,18 +38,17 @@ MAX_TOKENS = 8_000
 def run(args: argparse.Namespace) -> int:
     if args.resume and not args.resume.endswith(".jsonl"):  # `--continue "task"`
         args.task, args.resume = args.resume, ""
-    known_policy(args.policy)
-    signal.signal(signal.SIGTERM, _terminated)
+    known_policy(args.policy or "default")
+    before = signal.signal(signal.SIGTERM, _terminated)
     folder = Path.cwd()
-    session = _session(args, folder)
     try:
-        agent = _agent(args, session, folder)
-        try:
-            return _run(agent, args, folder)
-        finally:
-            kill_left(agent.workspace)
+        with closing(_session(args, folder)) as session:
+            base_url = args.base_url or session.about.get("base_url")
+            api = clients.api_named(str(session.about.get("api")), base_url)
+            with clients.connect(api, base_url) as client:
+                return _worked(_agent(args, session, folder, api, client), args, folder)
     finally:
-        session.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
@@ -61,7 +62,7 @@ def _session(args: argparse.Namespace, folder: Path) -> Session:
     """The session to go on with, or a new one."""
     if args.resume is not None:
         path = Path(args.resume) if args.resume else newest_session(folder)
-        return _changed(Session.load(path), args)
+        return _changed(Session.load(path), args, folder)
     if not args.task and not args.interactive and not sys.stdin.isatty():
         raise InvalidRequest('no task: packlight agent "what is to be done" (- reads it from standard input)')
     model = args.model or (clients.first_model(args.base_url) if args.base_url else clients.default_model())
@@ -70,15 +71,29 @@ def _session(args: argparse.Namespace, folder: Path) -> Session:
     clients.connect(api, args.base_url).close()  # before there is a session
     system = system_prompt(folder)
     tools = [api.definition(t.name, t.description, t.schema) for t in TOOLS.values()]
-    about = {"folder": str(folder), "format": api.name, "model": model, "api": name, "base_url": args.base_url}
+    about = {
+        "folder": str(folder),
+        "format": api.name,
+        "model": model,
+        "api": name,
+        "base_url": args.base_url,
+        "policy": args.policy,
+        "window_tokens": args.window_tokens,
+        **({"store": str(Path(args.store).absolute())} if args.store else {}),
+    }
     head = api.head(system, tools, args.max_tokens or MAX_TOKENS)
     session = Session.new(state_folder(folder), {**about, "head": head})
     session.add(api.opening(system))
     return session
 
 
-def _changed(session: Session, args: argparse.Namespace) -> Session:
+def _changed(session: Session, args: argparse.Namespace, folder: Path) -> Session:
     """What the command line says anew of a session that goes on; its file keeps what it began with."""
+    if session.about.get("folder") != str(folder):
+        session.close()
+        raise AgentError(f"{session.path}: belongs to {session.about.get('folder')}: go on with it there")
+    for name in ("policy", "window_tokens"):
+        session.about[name] = getattr(args, name) or session.about.get(name)
     if args.model:
         session.about["model"] = args.model
     if args.max_tokens:
@@ -86,21 +101,19 @@ def _changed(session: Session, args: argparse.Namespace) -> Session:
     return session
 
 
-def _agent(args: argparse.Namespace, session: Session, folder: Path) -> Agent:
+def _agent(args: argparse.Namespace, session: Session, folder: Path, api: Api, client: Any) -> Agent:
     about = session.about
-    base_url = args.base_url or about.get("base_url")
-    api = clients.api_named(str(about.get("api")), base_url)
     compactor = Compactor(
         str(about["model"]),
-        policy=args.policy,
+        policy=str(about.get("policy") or "default"),
         store=args.store or about.get("store") or session.folder / "store",
-        window_tokens=args.window_tokens,
+        window_tokens=about.get("window_tokens"),
         **({"writer": args.writer} if args.writer else {}),
     )
     outputs = session.folder / "outputs"
     permission = Permission(folder, allow_all=args.yes, ask=_ask if sys.stdin.isatty() else None, readable=[outputs])
     return Agent(
-        client=clients.connect(api, base_url),
+        client=client,
         api=api,
         compactor=compactor,
         session=session,
@@ -124,10 +137,15 @@ def _ask(what: str, always: str) -> str:
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
+def _worked(agent: Agent, args: argparse.Namespace, folder: Path) -> int:
+    try:
+        return _run(agent, args, folder)
+    finally:
+        kill_left(agent.workspace)
+
+
 def _run(agent: Agent, args: argparse.Namespace, folder: Path) -> int:
-    goes_on = take_up(agent)
-    if args.resume is None:
-        goes_on = False
+    goes_on = take_up(agent) and args.resume is not None
     if args.resume is not None and (rules := new_rules(agent.session, folder)):
         agent.session.add([{"role": "user", "content": rules}])
         agent.screen.note("AGENTS.md has changed: the model is told")
