@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 _DEVICE = r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|mapper)"
-_SYSTEM = r"(?:/|~|\$\{?HOME\}?|/(?:bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|sys|usr|var)(?:/\*)?)/?\*?"
+_SYSTEM = r"(?:/|~|\$\{?HOME\}?|/(?:bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|sys|usr|var)(?:/\*)?)[\"']?/?\*?"
 _DENIED: tuple[tuple[str, str], ...] = (
     ("removes a system or home folder",
      rf"\brm\b(?=[^;&|\n]*\s-(?:-recursive\b|\w*[rR]))[^;&|\n]*\s[\"']?{_SYSTEM}[\"']?(?=[\s;&|)]|$)"),
@@ -52,8 +52,9 @@ _ACTS = {
 _GIT_LOOKS = frozenset({"status", "log", "diff", "show", "blame", "ls-files", "rev-parse", "shortlog"})
 _GIT_ACTS = re.compile(r"--(?:output|ext-diff|textconv|exec|open-files).*|-O.*")
 _SED_PRINTS = re.compile(r"\d+(?:,\d+)?p")
-_SHELL_MAGIC = re.compile(r"[`$<>(){}&\n\\\[]|(?:^|[\s=:|;])[*?~]")
+_SHELL_MAGIC = re.compile(r"[`$<>(){}&\n\0\\\[]|(?:^|[\s=:|;])[*?~]")
 """Where this stands outside quotes, a command is not read any further."""
+_MAX_READ_CHARS = 4_000
 _QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 _QUOTED_SEPARATOR = re.compile(r"""(['"])[|;]+\1""")
 
@@ -96,7 +97,7 @@ class Permission:
 
     def only_looks(self, command: str) -> bool:
         """Whether a command can be seen to only look, inside the working folder."""
-        if not _is_plain(command, pipes=True):
+        if len(command) > _MAX_READ_CHARS or not _is_plain(command, pipes=True):
             return False
         try:
             words = list(shlex.shlex(command, posix=True, punctuation_chars="|;"))
