@@ -19,12 +19,14 @@ import random
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,8 +84,9 @@ class Seen:
     refs: set[str] = field(default_factory=set)
     breaks: int = 0
     """Requests that do not begin with the one before."""
-    after_kill: list[bool] = field(default_factory=list)
-    """Whether the first request after a kill begins with the last one before it, byte for byte."""
+    after_kill: list[tuple[bool, bool]] = field(default_factory=list)
+    """Whether the first request after a kill begins with the last one before it, byte for byte; and whether a batch
+    was made between them."""
     kills: int = 0
     disk_full_answers: int = 0
 
@@ -102,6 +105,7 @@ class Run:
         self.log = ""
         self.server = ModelServer(self.answer, window_tokens=window_tokens, judge=self.judge)
         self._last: list[str] = []
+        self._last_seconds = 0.0
         self._was_killed = False
         self.work = folder / "work"
         self.work.mkdir()
@@ -130,9 +134,10 @@ class Run:
         if self._last and now[: len(self._last)] != self._last:
             self.seen.breaks += 1
         if self._was_killed:
-            self.seen.after_kill.append(now[: len(self._last)] == self._last)
+            is_same = now[: len(self._last)] == self._last
+            self.seen.after_kill.append((is_same, self._batch_since(self._last_seconds)))
             self._was_killed = False
-        self._last = now
+        self._last, self._last_seconds = now, time.time()
 
     def answer(self, number: int, body: Json) -> Reply:
         text = json.dumps(body, ensure_ascii=False)
@@ -226,10 +231,14 @@ class Run:
             self.log += process.stdout.read()
         return process.returncode
 
-    def _packed_at_once(self) -> list[bool]:
-        """For each resume, whether a batch was due at its first request."""
-        lives = re.split(r"^session .*\n", self.log, flags=re.MULTILINE)[2:]
-        return [life.startswith("packed to ") for life in lives]
+    def _batch_since(self, seconds: float) -> bool:
+        """Whether a batch was recorded since then: by the resumed agent, or by the killed one, which never sent it."""
+        found = False
+        for path in (self.folder / "state").rglob("store/store.db"):
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+                query = "SELECT count(*) FROM batches WHERE created_seconds > ?"
+                found |= bool(db.execute(query, (seconds,)).fetchone()[0])
+        return found
 
     # --- what came of it ------------------------------------------------------------------------------------------
 
@@ -258,7 +267,7 @@ class Run:
             "other_refusals": [r for r in self.server.refusals if "too long" not in r and "maximum context" not in r],
             "invalid": self.seen.invalid,
             "kills": self.seen.kills,
-            "after_kill": list(zip(self.seen.after_kill, self._packed_at_once(), strict=False)),
+            "after_kill": self.seen.after_kill,
             "disk_full_answers": self.seen.disk_full_answers,
             "forgotten": self.seen.forgotten,
             "restored": _equal(packlight.restore(last, store, all=True, format=APIS[self.api]), session.messages),
@@ -310,7 +319,7 @@ ROWS = {
     "refused for anything else": lambda f: f"{len(f['other_refusals']):,}",
     "invalid requests (independent checker)": lambda f: f"{len(f['invalid']):,}",
     "kill -9 and resumed": lambda f: f"{f['kills']}",
-    "first request after it: same bytes / batch due / neither": lambda f: (
+    "first request after it: same bytes / a batch between / neither": lambda f: (
         f"{sum(same for same, _ in f['after_kill'])} / {sum(due and not same for same, due in f['after_kill'])}"
         f" / {sum(not due and not same for same, due in f['after_kill'])}"
     ),
