@@ -82,7 +82,7 @@ class Screen:
         self.note(f"{'•' if self.is_rich else '-'} {shortened(f'{name} {arguments}', 160)}")
 
     def result(self, text: str, is_error: bool) -> None:
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         told = shortened(text, 160) if is_error or lines == 1 else f"{lines:,} lines, {len(text):,} characters"
         self.note(f"  {told}")
 

@@ -214,7 +214,7 @@ def told(arguments: Json) -> str:
             value = jsonio.load(arguments.encode("utf-8", "surrogatepass"))
         except (InvalidRequest, UnicodeError):
             return arguments
-    return "  ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
 _KINDS: dict[str, type] = {"string": str, "integer": int, "boolean": bool, "array": list}
