@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,7 +58,14 @@ def start(work):
         command = [sys.executable, "-m", "packlight", *map(str, arguments(server, api, *more))]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            command, cwd=work, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            command,
+            cwd=work,
+            env=environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            preexec_fn=_interruptible,
         )
         begun.append(process)
         return process
@@ -66,6 +74,11 @@ def start(work):
     for process in begun:
         process.kill()
         process.communicate()
+
+
+def _interruptible():
+    """Ctrl-C is ignored in what a shell began in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def until(condition, seconds=120):
