@@ -314,7 +314,7 @@ ROWS = {
     "store on disk, MB": lambda f: f"{f['store_bytes'] / 1e6:.1f}",
     "mean / largest request, tokens": lambda f: f"{f['mean_tokens']:,} / {f['peak_tokens']:,}",
     "share of input read from the prompt cache": lambda f: f"{f['cached']:.0%}",
-    "batches / prefix breaks": lambda f: f"{f['batches']:,} / {f['breaks']:,}",
+    "batches, those on arrival too / prefix breaks": lambda f: f"{f['batches']:,} / {f['breaks']:,}",
     "refused for length, and rescued": lambda f: f"{f['refused_for_length']:,}",
     "refused for anything else": lambda f: f"{len(f['other_refusals']):,}",
     "invalid requests (independent checker)": lambda f: f"{len(f['invalid']):,}",
@@ -340,26 +340,34 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dry", action="store_true", help="print only")
     args = parser.parse_args()
-    apis = args.api or list(APIS)
-    figures = {api: measured(api, args.calls, args.window_tokens, args.seed, args.policy) for api in apis}
-    lines = [
+    figures: dict[str, dict[str, Json]] = {}
+    for api in args.api or APIS:
+        f = figures[api] = measured(api, args.calls, args.window_tokens, args.seed, args.policy)
+        print(api, f["forgotten"][:5], f["invalid"][:3], f["other_refusals"][:3], f["lost_refs"][:3], file=sys.stderr)
+        text = "\n".join([*header(args), *table(figures)]) + "\n"
+        if not args.dry:
+            RESULTS.write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+def header(args: argparse.Namespace) -> list[str]:
+    command = " ".join(["python", f"bench/{Path(__file__).name}", *sys.argv[1:]])
+    return [
         "# A long run of the agent",
         "",
-        f"`python bench/{Path(__file__).name} {' '.join(sys.argv[1:])}`".replace(" `", "`"),
+        f"`{command}`",
         "",
         f"{args.calls:,} tool calls with outputs of {SMALLEST:,} to {LARGEST:,} characters through a window of "
         f"{args.window_tokens:,} tokens, which shrinks twice unannounced; seed {args.seed}, policy {args.policy}; "
-        f"Python {platform.python_version()}. The server's count and the checker are not the engine's.",
+        f"Python {platform.python_version()}, a machine with other work to do. The server's count and the checker are "
+        "not the engine's.",
         "",
-        f"| | {' | '.join(apis)} |",
-        f"|---|{'---:|' * len(apis)}",
-        *(f"| {row} | {' | '.join(show(figures[api]) for api in apis)} |" for row, show in ROWS.items()),
     ]
-    print("\n".join(lines))
-    for api, f in figures.items():
-        print(api, f["forgotten"][:5], f["invalid"][:3], f["other_refusals"][:3], f["lost_refs"][:3], file=sys.stderr)
-    if not args.dry:
-        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def table(figures: dict[str, dict[str, Json]]) -> list[str]:
+    rows = [f"| {row} | {' | '.join(show(f) for f in figures.values())} |" for row, show in ROWS.items()]
+    return [f"| | {' | '.join(figures)} |", f"|---|{'---:|' * len(figures)}", *rows]
 
 
 if __name__ == "__main__":
