@@ -63,12 +63,10 @@ def wrapped(base_url: str) -> None:
         started = time.time()
         packed = packlight.wrap(client)
         reply = packed.chat.completions.create(**request)
-    report = packed.packlight.report
+    report, answer = packed.packlight.report, reply.choices[0].message.content
     print(f"with packlight.wrap: {report.outcome}, {report.reason}")
     print(f"  window learned: {report.window_tokens:,} tokens ({report.window_source})")
-    print(
-        f"  the server counted {reply.usage.prompt_tokens:,} tokens and answered: {reply.choices[0].message.content!r}"
-    )
+    print(f"  the server counted {reply.usage.prompt_tokens:,} tokens and answered: {answer!r}")
     print(f"  {time.time() - started:.0f} seconds")
     assert report.new_edits and reply.usage.prompt_tokens + ANSWER_TOKENS <= WINDOW_TOKENS
 
@@ -77,7 +75,7 @@ def agent(base_url: str) -> None:
     """A conversation that outgrows the window."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "AGENTS.md").write_text(TASK)
-        lines = "\n".join(" ".join(parcels(day, 45).splitlines()) for day in range(1, 5))
+        lines = "\n".join(" ".join(parcels(day).splitlines()) for day in range(1, 6))
         options = ["--base-url", base_url, "--model", "local", "--max-tokens", str(ANSWER_TOKENS), "--interactive"]
         command = [sys.executable, "-m", "packlight", "agent", *options]
         environment = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from agent_help import until
+from agent_help import is_alive, until
 from packlight.agent import files, shell
 from packlight.agent.permission import Permission, Refused
 from packlight.agent.tools import TOOLS, checked, told, use
@@ -386,3 +387,23 @@ def test_always_means_this_only(tmp_path):
 def test_no_says_why(tmp_path):
     with pytest.raises(Refused, match="use make instead"):
         Permission(tmp_path, ask=lambda what, always: "use make instead").to_run("pytest")
+
+
+def test_interrupt_while_a_command_begins_waits(space, monkeypatch):
+    """Then its group is known, and ended."""
+    begin = shell._begun
+
+    def interrupted(workspace, command):
+        process = begin(workspace, command)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(shell, "_begun", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shell.run(space, ["sleep", "600"], 60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (group,) = space.groups
+    until(lambda: not is_alive(group))

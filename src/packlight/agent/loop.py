@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..budget import ROOM_KEYS
+from ..compaction import Report
 from ..compactor import Compactor
 from ..errors import AgentError, ContextWindowExceeded
 from ..integrations.recall_tool import recall_tool
@@ -73,6 +74,7 @@ class Agent:
         self._client = wrap(client, compactor, conversation=session.id)
         self._recall = recall_tool(api.name, compactor, session.id)
         self._compact_next: str | None = None
+        self._noted: Report | None = None
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -192,16 +194,27 @@ class Agent:
     # --- what is shown --------------------------------------------------------------------------------------------
 
     def _show(self, text: str) -> None:
+        self._note_packing()
         self.screen.text(text)
 
-    def _note(self, answer: Answer) -> None:
-        """After a model call: count, show and keep what it took."""
-        self.screen.end_text()
+    def _note_packing(self) -> None:
+        """What was done to the request that is being answered; told once."""
         report = self._client.packlight.report
-        if report is not None and report.new_edits:
+        if report is None or report is self._noted:
+            return
+        self._noted = report
+        if report.new_edits:
             self.totals.compactions += 1
             self.totals.rescues += "refused" in report.reason
             self.screen.packed(report)
+        elif report.error is not None:
+            self.screen.note(f"not packed: {report.reason}")
+
+    def _note(self, answer: Answer) -> None:
+        """After a model call: count, show and keep what it took."""
+        self._note_packing()
+        self.screen.end_text()
+        report = self._client.packlight.report
         tokens = input_tokens(answer.usage) or (report.tokens_after if report else 0)
         self.totals.calls += 1
         self.totals.input_tokens += tokens

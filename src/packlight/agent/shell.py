@@ -6,14 +6,18 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from types import FrameType
 
 from .workspace import ToolError, Workspace
+
+Handler = Callable[[int, FrameType | None], object]
 
 DEFAULT_SECONDS = 120
 MAX_SECONDS = 3_600
@@ -40,8 +44,34 @@ def run(workspace: Workspace, command: Sequence[str], seconds: float) -> Ran:
 
     A process that it left in the background goes on (see `kill_left`). An interrupt kills the group too.
     """
+    process: subprocess.Popen[bytes] | None = None
     try:
-        process = subprocess.Popen(
+        with _held_signals():  # while the process begins nobody knows it yet
+            process = _begun(workspace, command)
+            workspace.groups.add(process.pid)
+        data, killed = _gathered(process, time.monotonic() + seconds)
+    except BaseException:
+        if process is not None:
+            _kill(process.pid)
+        raise
+    finally:
+        if process is not None:
+            _ended(process)
+    killed = f"{killed} after {seconds:g} seconds" if killed == "timed out" else killed
+    return Ran(text=data.decode("utf-8", "replace"), code=process.returncode, killed=killed)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        _kill(process.pid)
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _begun(workspace: Workspace, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
             command,
             cwd=workspace.folder,
             stdin=subprocess.DEVNULL,
@@ -51,26 +81,31 @@ def run(workspace: Workspace, command: Sequence[str], seconds: float) -> Ran:
         )
     except (OSError, ValueError) as error:  # too long a command, a NUL in it
         raise ToolError(f"can't be run: {error}") from None
-    assert process.stdout is not None
-    workspace.groups.add(process.pid)
-    with process.stdout as pipe:
-        try:
-            data, killed = _gathered(pipe, process, time.monotonic() + seconds)
-        except BaseException:
-            _kill(process.pid)
-            raise
-        finally:
-            if process.poll() is None:
-                _kill(process.pid)
-                process.wait()
-    if killed:
-        killed = f"{killed} after {seconds:g} seconds" if killed == "timed out" else killed
-    return Ran(text=data.decode("utf-8", "replace"), code=process.returncode, killed=killed)
 
 
-def _gathered(pipe: IO[bytes], process: subprocess.Popen[bytes], deadline_seconds: float) -> tuple[bytes, str]:
+@contextmanager
+def _held_signals() -> Iterator[None]:
+    """Ctrl-C and a request to end wait until this is left."""
+    came: list[Callable[[], object]] = []
+    held: dict[int, Handler] = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            held[number] = handler
+            signal.signal(number, lambda number, frame: came.append(partial(held[number], number, frame)))
+    try:
+        yield
+    finally:
+        for known, handler in held.items():
+            signal.signal(known, handler)
+    for call in came:
+        call()
+
+
+def _gathered(process: subprocess.Popen[bytes], deadline_seconds: float) -> tuple[bytes, str]:
     """What it printed, and why it is to be killed."""
-    data = bytearray()
+    pipe, data = process.stdout, bytearray()
+    assert pipe is not None
     while True:
         if select.select([pipe], [], [], _POLL_SECONDS)[0]:
             piece = os.read(pipe.fileno(), 1 << 16)
