@@ -37,7 +37,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 import checker  # noqa: E402
 import packlight  # noqa: E402
 from packlight.agent.session import Session  # noqa: E402
-from packlight.testing import Call, ModelServer, Reply  # noqa: E402
+from packlight.testing import FAULTS, Call, ModelServer, Refusal, Reply, ScriptedSummariser  # noqa: E402
+from packlight.types import SummaryRequest  # noqa: E402
 
 Json = Any
 RESULTS = ROOT / "bench" / "results" / "agent_run.md"
@@ -88,14 +89,17 @@ class Seen:
     """Whether the first request after a kill begins with the last one before it, byte for byte; and whether a batch
     was made between them."""
     kills: int = 0
+    summaries: int = 0
     disk_full_answers: int = 0
 
 
 class Run:
     """One run; `finish()` gives its figures."""
 
-    def __init__(self, folder: Path, api: str, plan: Plan, window_tokens: int, seed: int, policy: str) -> None:
-        self.folder, self.api, self.plan, self.policy = folder, api, plan, policy
+    def __init__(
+        self, folder: Path, api: str, plan: Plan, window_tokens: int, seed: int, policy: str, has_writer: bool
+    ) -> None:
+        self.folder, self.api, self.plan, self.policy, self.has_writer = folder, api, plan, policy, has_writer
         self.window_tokens = window_tokens
         self.random = random.Random(seed)
         self.seen = Seen()
@@ -120,6 +124,8 @@ class Run:
         """What the provider would find wrong; and what this run wants to know of each request."""
         found = checker.check(body, wire)
         self.seen.invalid += found
+        if "tools" not in body:  # a summary is asked for
+            return found
         text = json.dumps(body, ensure_ascii=False)
         if not is_helper(text):
             self._watch(text, body)
@@ -139,7 +145,23 @@ class Run:
             self._was_killed = False
         self._last, self._last_seconds = now, time.time()
 
-    def answer(self, number: int, body: Json) -> Reply:
+    def _summarise(self, body: Json) -> Reply | Refusal:
+        """A model that writes summaries, and fails at it in every way it knows, at every other call."""
+        self.seen.summaries += 1
+        word = "good" if self.seen.summaries % 2 else FAULTS[self.seen.summaries // 2 % len(FAULTS)]
+        prompt = json.loads(json.dumps((body.get("messages") or body["input"])[-1]["content"]))
+        prompt = prompt if isinstance(prompt, str) else prompt[-1]["text"]
+        try:
+            said = ScriptedSummariser(word).ask(SummaryRequest(system="", prompt=prompt, max_tokens=4_000))
+        except ConnectionError:
+            return Refusal(500, "the connection was closed")
+        if said.error is not None:
+            return Refusal(429, str(said.error))
+        return Reply(said.text or " ", is_cut=said.stop_reason in ("max_tokens", "length"))
+
+    def answer(self, number: int, body: Json) -> Reply | Refusal:
+        if "tools" not in body:
+            return self._summarise(body)
         text = json.dumps(body, ensure_ascii=False)
         if is_helper(text):
             return self._help(text)
@@ -215,7 +237,7 @@ class Run:
         url = self.server.url if self.api == "messages" else self.server.openai_url
         options = ["--yes", "--base-url", url, "--api", self.api, "--model", "scripted", "--max-turns", "100000"]
         options += ["--window-tokens", str(self.window_tokens), "--max-tokens", str(ROOM_TOKENS)]
-        options += ["--policy", self.policy]
+        options += ["--policy", self.policy, *(["--writer", "self"] if self.has_writer else [])]
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
@@ -250,7 +272,7 @@ class Run:
         session = Session.load(path)
         session.close()
         store = path.with_suffix("") / "store"
-        last = next(r for r in reversed(self.server.requests) if not is_helper(json.dumps(r)))
+        last = next(r for r in reversed(self.server.requests) if "tools" in r and not is_helper(json.dumps(r)))
         stored = sum(f.stat().st_size for f in store.iterdir())
         return {
             "ended": code == 0 and "The audit has ended." in self.log,
@@ -264,9 +286,10 @@ class Run:
             "batches": len(re.findall(r"^packed to ", self.log, re.MULTILINE)),
             "breaks": self.seen.breaks,
             "refused_for_length": sum("too long" in r or "maximum context" in r for r in self.server.refusals),
-            "other_refusals": [r for r in self.server.refusals if "too long" not in r and "maximum context" not in r],
+            "other_refusals": [r for r in self.server.refusals if not any(words in r for words in _EXPECTED)],
             "invalid": self.seen.invalid,
             "kills": self.seen.kills,
+            "summaries": self.seen.summaries,
             "after_kill": self.seen.after_kill,
             "disk_full_answers": self.seen.disk_full_answers,
             "forgotten": self.seen.forgotten,
@@ -275,6 +298,10 @@ class Run:
             "refs": len(self.seen.refs),
             "seconds": seconds,
         }
+
+
+_EXPECTED = ("too long", "maximum context", "rate limit", "no answer within", "connection was closed")
+"""What was refused for its length, and what the summariser fails with."""
 
 
 def is_helper(text: str) -> bool:
@@ -300,10 +327,12 @@ def _unmarked(value: Json) -> Json:
     return [_unmarked(v) for v in value] if isinstance(value, list) else value
 
 
-def measured(api: str, calls: int, window_tokens: int, seed: int = 1, policy: str = "default") -> dict[str, Json]:
+def measured(
+    api: str, calls: int, window_tokens: int, seed: int = 1, policy: str = "default", has_writer: bool = False
+) -> dict[str, Json]:
     """The figures of one run, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="agent-run-") as folder:
-        return Run(Path(folder), api, plan_of(calls, window_tokens), window_tokens, seed, policy).finish()
+        return Run(Path(folder), api, plan_of(calls, window_tokens), window_tokens, seed, policy, has_writer).finish()
 
 
 ROWS = {
@@ -318,6 +347,7 @@ ROWS = {
     "refused for length, and rescued": lambda f: f"{f['refused_for_length']:,}",
     "refused for anything else": lambda f: f"{len(f['other_refusals']):,}",
     "invalid requests (independent checker)": lambda f: f"{len(f['invalid']):,}",
+    "summaries asked of a model, every other one faulty": lambda f: f"{f['summaries']:,}",
     "kill -9 and resumed": lambda f: f"{f['kills']}",
     "first request after it: same bytes / a batch between / neither": lambda f: (
         f"{sum(same for same, _ in f['after_kill'])} / {sum(due and not same for same, due in f['after_kill'])}"
@@ -338,11 +368,12 @@ def main() -> None:
     parser.add_argument("--api", choices=APIS, action="append")
     parser.add_argument("--policy", default="default")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--writer", action="store_true", help="summaries by a model that fails at every other one")
     parser.add_argument("--dry", action="store_true", help="print only")
     args = parser.parse_args()
     figures: dict[str, dict[str, Json]] = {}
     for api in args.api or APIS:
-        f = figures[api] = measured(api, args.calls, args.window_tokens, args.seed, args.policy)
+        f = figures[api] = measured(api, args.calls, args.window_tokens, args.seed, args.policy, args.writer)
         print(api, f["forgotten"][:5], f["invalid"][:3], f["other_refusals"][:3], f["lost_refs"][:3], file=sys.stderr)
         text = "\n".join([*header(args), *table(figures)]) + "\n"
         if not args.dry:

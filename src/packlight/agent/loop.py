@@ -158,7 +158,8 @@ class Agent:
     def compact(self, focus: str = "") -> None:
         """Make a batch now, due or not."""
         self._compact_next = None
-        c = self.compactor.fit(self.request(), conversation=self.session.id, format=self.api.name, force=True)
+        name, format = self.session.id, self.api.name
+        c = self.compactor.fit(self.request(), conversation=name, format=format, force=True, focus=focus)
         self.totals.compactions += bool(c.report.new_edits)
         self.screen.packed(c.report)
 

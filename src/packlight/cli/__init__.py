@@ -300,6 +300,10 @@ def _agent(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--max-tokens", type=_count, metavar="N", help="room for one answer (default 8,000)")
     _policy(parser)
     parser.set_defaults(policy=None)  # a session that goes on keeps its own
-    parser.add_argument("--writer", metavar="W", help="who writes summaries (default: the digest, without a model)")
+    parser.add_argument(
+        "--writer",
+        metavar="W",
+        help="a model that writes prose into summaries: self, anthropic:MODEL or openai:MODEL (default: none is asked)",
+    )
     parser.add_argument("--store", metavar="DIR", help="where what is taken out is kept (default: beside the session)")
     _json(parser)

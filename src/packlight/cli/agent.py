@@ -27,7 +27,8 @@ from ..budget import ROOM_KEYS
 from ..compactor import Compactor
 from ..errors import AgentError, ContextWindowExceeded, InvalidRequest
 from ..replay.report import use_color
-from ..types import Json
+from ..types import Json, Writer
+from ..writers import model_writer
 from .policies import known_policy
 from .streams import read, say, show_json
 
@@ -108,7 +109,7 @@ def _agent(args: argparse.Namespace, session: Session, folder: Path, api: Api, c
         policy=str(about.get("policy") or "default"),
         store=args.store or about.get("store") or session.folder / "store",
         window_tokens=about.get("window_tokens"),
-        **({"writer": args.writer} if args.writer else {}),
+        writer=_writer(args.writer, client, str(about["model"])),
     )
     outputs = session.folder / "outputs"
     permission = Permission(folder, allow_all=args.yes, ask=_ask if sys.stdin.isatty() else None, readable=[outputs])
@@ -121,6 +122,16 @@ def _agent(args: argparse.Namespace, session: Session, folder: Path, api: Api, c
         screen=Screen(sys.stderr if args.json else sys.stdout, sys.stderr, is_rich=use_color(sys.stderr)),
         max_turns=args.max_turns,
     )
+
+
+def _writer(name: str | None, client: Any, model: str) -> Writer | None:
+    """Who writes the prose of summaries, as the user names it. Raises InvalidRequest."""
+    if name is None:
+        return None
+    try:
+        return model_writer(client, model=model) if name == "self" else model_writer(name)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"--writer {name}: {error}") from error
 
 
 def _ask(what: str, always: str) -> str:
