@@ -202,15 +202,15 @@ class Run:
     # --- the faults -----------------------------------------------------------------------------------------------
 
     def _fault(self, number: int) -> None:
-        if number in self.plan.windows:
-            self.server.window_tokens = self.plan.windows[number]
+        for at in [at for at in self.plan.windows if at <= number]:
+            self.server.window_tokens = self.plan.windows.pop(at)
         full = number in self.plan.full_disk
         self.seen.disk_full_answers += full
         assert self.process is not None
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4_096 if full else hard, hard))
-        if number in self.plan.kills:
-            self.plan.kills.discard(number)
+        for at in [at for at in self.plan.kills if at <= number]:
+            self.plan.kills.discard(at)
             threading.Timer(self.random.random() * 0.3, self._kill, [self.process]).start()
 
     def _kill(self, process: subprocess.Popen[str]) -> None:

@@ -22,7 +22,6 @@ from test_docs_cli import as_pattern, steps
 # ruff: noqa: F811  (fixtures are imported)
 
 PAGE = (Path(__file__).parent.parent / "docs" / "agent.md").read_text("utf-8")
-BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 WORK = [
     Reply(calls=(Call("read_file", {"path": "calc.py"}),)),
     Reply(calls=(Call("edit_file", {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}),)),
@@ -60,8 +59,8 @@ def shell(work):
 
 
 def test_page_shows_what_happens(shell):
-    assert len(BLOCKS) == 3
-    for command, shown in (step for block in BLOCKS for step in steps(block)):
+    assert len(steps(PAGE)) == 4
+    for command, shown in steps(PAGE):
         done = shell(command)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert re.fullmatch(as_pattern(shown), done.stderr + done.stdout, re.DOTALL), f"{command}:\n{done.stderr}"

@@ -26,7 +26,7 @@ from ..agent.workspace import Workspace
 from ..budget import ROOM_KEYS
 from ..compactor import Compactor
 from ..errors import AgentError, ContextWindowExceeded, InvalidRequest
-from ..replay.report import use_color
+from ..replay.text import use_color
 from ..types import Json, Writer
 from ..writers import model_writer
 from .policies import known_policy
