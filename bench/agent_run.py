@@ -371,9 +371,11 @@ def main() -> None:
     parser.add_argument("--writer", action="store_true", help="summaries by a model that fails at every other one")
     parser.add_argument("--dry", action="store_true", help="print only")
     args = parser.parse_args()
+    runs = [(api, args.writer) for api in args.api or APIS]
     figures: dict[str, dict[str, Json]] = {}
-    for api in args.api or APIS:
-        f = figures[api] = measured(api, args.calls, args.window_tokens, args.seed, args.policy, args.writer)
+    for api, has_writer in [*runs, *([] if args.api or args.writer else [("chat", True)])]:
+        f = measured(api, args.calls, args.window_tokens, args.seed, args.policy, has_writer)
+        figures[f"{api}, summaries by a model" if has_writer else api] = f
         print(api, f["forgotten"][:5], f["invalid"][:3], f["other_refusals"][:3], f["lost_refs"][:3], file=sys.stderr)
         text = "\n".join([*header(args), *table(figures)]) + "\n"
         if not args.dry:
