@@ -21,9 +21,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("cli", "replay")}
 
 
-def steps(name):
+def steps(page):
     """Each command of a page with the output that the page shows for it."""
-    blocks = re.findall(r"```console\n(.*?)```", PAGES[name], re.DOTALL)
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     parts = [part for block in blocks for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
     return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
@@ -66,8 +66,8 @@ def as_pattern(shown):
 
 @pytest.mark.parametrize(("name", "count"), [("cli", 8), ("replay", 7)])
 def test_page_shows_what_happens(name, count, shell):
-    assert len(steps(name)) == count
-    for command, shown in steps(name):
+    assert len(steps(PAGES[name])) == count
+    for command, shown in steps(PAGES[name]):
         done = shell(command)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert re.fullmatch(as_pattern(shown), done.stderr + done.stdout, re.DOTALL), f"{command}:\n{done.stdout}"

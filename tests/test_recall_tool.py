@@ -9,7 +9,7 @@ import pytest
 
 import checker
 from engine import MODELS, body, compactor, frozen, packlight
-from loopback_stream import StreamLoopback
+from loopback import Loopback
 from packlight.store import MemoryStore
 from sdk_agents import HEADS, client_of, create, key_of, read_reply, results_of
 from store_help import put
@@ -148,7 +148,7 @@ def test_unknown_format_is_told():
 # --- in a loop -------------------------------------------------------------------------------------------------------
 
 
-class Forgetful(StreamLoopback):
+class Forgetful(Loopback):
     """A model that asks for what was taken out: at every fourth turn it recalls the oldest file."""
 
     def answer(self, wire, sent):

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from engine import MODELS, frozen, key_of, packlight
-from loopback_stream import StreamLoopback
+from loopback import Loopback
 from sdk_agents import HEADS, ROOM, TASK, agent, ask, async_ask, async_drive, client_of, create, drive
 from talk import WIRES, opening, talk
 
@@ -31,7 +31,7 @@ def no_proxy(monkeypatch):
 
 @pytest.fixture
 def provider():
-    with StreamLoopback(WINDOW) as running:
+    with Loopback(WINDOW) as running:
         yield running
 
 
@@ -73,7 +73,7 @@ def test_run_never_fails(provider, wire, how, is_async):
 
 @pytest.mark.parametrize(("wire", "how"), [("anthropic", "beta"), *((wire, "raw") for wire in WIRES)])
 def test_other_ways_to_ask_fit_too(wire, how):
-    with StreamLoopback(12_000, turns=25) as provider:
+    with Loopback(12_000, turns=25) as provider:
         turns, client = run(wire, provider, how, window_tokens=12_000)
     assert provider.refusals == [] and turns == 25
     assert client.packlight.report.edits
@@ -137,7 +137,7 @@ UNKNOWN = {"anthropic": {}, "chat": {"model": "nobody-knows"}, "responses": {"mo
 @sync_and_async
 @pytest.mark.parametrize(("how", "refuse_in_stream"), [("create", False), ("stream", False), ("stream", True)])
 def test_overflow_is_rescued(wire, is_async, how, refuse_in_stream):
-    with StreamLoopback(WINDOW, turns=30, refuse_in_stream=refuse_in_stream) as provider:
+    with Loopback(WINDOW, turns=30, refuse_in_stream=refuse_in_stream) as provider:
         turns, _ = run(wire, provider, how, is_async, head=UNKNOWN[wire])
     assert turns == 30
     assert len(provider.refusals) == 1, "the window was learned"
@@ -149,7 +149,7 @@ def test_overflow_is_rescued(wire, is_async, how, refuse_in_stream):
 def test_stream_of_create_is_rescued(wire, is_async):
     """Also where the caller iterates over the events."""
     body = {**request(wire), **UNKNOWN[wire], "stream": True}
-    with StreamLoopback(WINDOW, refuse_in_stream=True) as provider:
+    with Loopback(WINDOW, refuse_in_stream=True) as provider:
         client = packlight.wrap(client_of(wire, provider.url, is_async=is_async))
         kinds = asyncio.run(_async_kinds(wire, client, body)) if is_async else _kinds(wire, client, body)
     assert len(provider.refusals) == 1 and len(provider.requests) == 2
@@ -170,7 +170,7 @@ async def _async_kinds(wire, client, body):
 @every_wire
 def test_hopeless_request_raises_with_figures(wire):
     with (
-        StreamLoopback(2_000) as provider,
+        Loopback(2_000) as provider,
         packlight.wrap(client_of(wire, provider.url), window_tokens=2_000) as client,
         pytest.raises(packlight.ContextWindowExceeded) as raised,
     ):
@@ -194,7 +194,7 @@ def test_shorter_answer_is_asked_for(wire):
     """Input and answer together were too much: the history stays as it is."""
     body = request(wire, 10, **{ROOM[wire]: 20_000})
     with (
-        StreamLoopback(WINDOW, splits_room=True) as provider,
+        Loopback(WINDOW, splits_room=True) as provider,
         packlight.wrap(client_of(wire, provider.url), window_tokens=500_000) as client,
     ):
         create(wire, client)(**body)
@@ -265,7 +265,7 @@ def _events(wire, client, body, is_async):
 def test_other_errors_in_stream_come_when_read(wire, is_async):
     body = {**request(wire, 3), "stream": True}
     outcomes = []
-    with StreamLoopback(WINDOW, refuse_in_stream=True) as provider:
+    with Loopback(WINDOW, refuse_in_stream=True) as provider:
         provider.fault = lambda text: 400
         for wraps in (lambda client: client, packlight.wrap):
             client = wraps(client_of(wire, provider.url, is_async=is_async))
@@ -377,7 +377,7 @@ def test_wrong_arguments_are_told():
 )
 def test_usage_is_recorded(wire, how, is_async):
     """A provider that counts three times what we do: the next call is measured by its count."""
-    with StreamLoopback(500_000, turns=2, chars_per_token=1.0) as provider:
+    with Loopback(500_000, turns=2, chars_per_token=1.0) as provider:
         _, client = run(wire, provider, how, is_async)
     counted = provider.count(provider.requests[-1])
     assert client.packlight.report.tokens_before == pytest.approx(counted, rel=0.25)
@@ -408,7 +408,7 @@ def test_history_that_the_provider_holds_is_not_counted(provider):
 def test_conversations_do_not_mix(wire):
     """Two agents, turn by turn through one client."""
     words = ["ORCHID-7731", "TULIP-1234"]
-    with StreamLoopback(12_000, turns=40) as provider:
+    with Loopback(12_000, turns=40) as provider:
         client = packlight.wrap(client_of(wire, provider.url), window_tokens=12_000)
         asked = ask(wire, client, "create")
         steps = [agent(wire, task=f"The code word is {word}.", tool=telling(word), turns=20) for word in words]
@@ -434,7 +434,7 @@ def test_conversations_run_at_the_same_time():
             ]
             await asyncio.gather(*(async_drive(a, async_ask("chat", client, "create")) for a in agents))
 
-    with StreamLoopback(12_000, turns=1_000) as provider:
+    with Loopback(12_000, turns=1_000) as provider:
         asyncio.run(running(provider))
     assert provider.refusals == [] and len(provider.requests) == 90
     assert all(len(set(re.findall(r"W\dW", json.dumps(body)))) == 1 for body in provider.requests)
@@ -461,7 +461,7 @@ def test_refused_edits_are_taken_back(wire, is_async):
                 await create(wire, client)(**body)
                 yield client.packlight.report
 
-    with StreamLoopback(500_000, turns=3) as provider:
+    with Loopback(500_000, turns=3) as provider:
         provider.fault = lambda text: None if "value_7_31 = " in text else 400
         client = packlight.wrap(client_of(wire, provider.url, is_async=is_async), window_tokens=WINDOW)
         if is_async:
@@ -504,7 +504,7 @@ def test_page_does_what_it_says(block, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
     monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-    with StreamLoopback(1_000_000, turns=12) as provider:
+    with Loopback(1_000_000, turns=12) as provider:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
         monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/v1")
         names = {"run": lambda name, arguments: f"{name} of {arguments}\n" * 50, "TASK": TASK, "tools": TOOLS}

@@ -6,6 +6,7 @@ drive the same body.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, new_edits, plann
 from .policy import Policy, preset
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
-from .store import MemoryStore, Store, open_store
+from .store import Document, MemoryStore, Store, open_store
 from .summary.breaker import Breaker
 from .tokens import Counter, count_value, counter_for
 from .types import Edit, Json, SummaryReply, SummaryRequest, Violation
@@ -85,6 +86,9 @@ class Compactor:
         self._journal = Journal(self.store, owner)
         self._counts: dict[tuple[str, str], Counting] = {}
         self._spare: Journal | None = None
+        """Batches that the store did not take."""
+        self._saved: set[str] = set()
+        """Those of them whose edits a later batch has brought into the store."""
         self._gauge = Gauge(self.store, owner, overhead_tokens)
         self._breaker = Breaker()
 
@@ -257,7 +261,7 @@ class Compactor:
         fresh: bool,
     ) -> Work:
         source = seen.source or seen
-        batch = self._spare_head(source) or source.batch
+        batch = self._head(source)
         model = self._model_of(head)
         limits = limits_of(
             model,
@@ -283,8 +287,15 @@ class Compactor:
         name = conversation or (batch.conversation if batch else "")
         return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
 
-    def _spare_head(self, source: Seen) -> Batch | None:
-        return self._spare.head(source.chain) if self._spare is not None else None
+    def _head(self, source: Seen) -> Batch | None:
+        """The batch that holds: the store's, or a later one that could only be held in memory."""
+        spare = self._spare.head(source.chain) if self._spare is not None else None
+        return spare if spare is not None and spare.id not in self._saved else source.batch
+
+    @property
+    def held(self) -> Store | None:
+        """What was taken out while the store could not be written; None where that never happened."""
+        return self._spare.store if self._spare is not None else None
 
     def _floor(self, work: Work) -> int:
         """Where the last batch ended that could not make it fit, while too little has come since to plan again."""
@@ -359,15 +370,17 @@ class Compactor:
         error: Exception | None = None
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         documents = ledger.documents(work.view, own, work.conversation)
+        held = work.batch if work.batch is not work.source.batch else None
         try:
-            batch, ours = self._commit(self._journal, work, view, own, documents)
+            batch, ours = self._commit(self._journal, work, view, own, documents, work.source.batch)
+            self._saved |= {held.id} if held and ours else set()
         except StoreError as failure:
             error = failure
             if work.limits.budget_tokens is None or work.view.tokens <= work.limits.budget_tokens:
                 return self._result(work, work.view, (), f"no batch: {failure}", error=failure)
             self._spare = self._spare or Journal(MemoryStore(), self.owner)
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
-            batch, ours = self._commit(self._spare, work, view, own, documents, parent=self._spare_head(work.source))
+            batch, ours = self._commit(self._spare, work, view, own, documents, self._spare.head(work.source.chain))
         work.source.batch = batch if error is None else work.source.batch
         if error is None and self._recall == "files":
             error = self._transcribed(work)
@@ -394,16 +407,18 @@ class Compactor:
         work: Work,
         view: View,
         own: tuple[Edit, ...],
-        documents: Any,
-        *,
-        parent: Batch | None = None,
+        documents: list[Document],
+        parent: Batch | None,
     ) -> tuple[Batch, bool]:
-        main = journal is self._journal
+        """Onto this parent; where that is not what the view was made from, with all edits of the view."""
+        if journal is self._journal and parent is not work.batch and self.held is not None:
+            held = self.held.documents(conversation=work.conversation, owner=self.owner, limit=sys.maxsize)
+            documents = [*held, *documents]
         return journal.commit(
             view,
-            own if main else view.edits,
+            own if parent is work.batch else view.edits,
             work.source.chain,
-            work.batch if main else parent,
+            parent,
             documents,
             conversation=work.conversation,
             written_back=work.seen.source is not None,

@@ -6,7 +6,8 @@ PacklightError
 ├── ContextWindowExceeded   nothing more can be taken out; carries the figures
 ├── StoreError              the store cannot be read or written
 │   └── NotFound            no such reference in this conversation
-└── SummaryError            a writer gave no usable summary (never leaves `fit`: it stands in the report)
+├── SummaryError            a writer gave no usable summary (never leaves `fit`: it stands in the report)
+└── AgentError              `packlight agent` can't begin or go on: no SDK, no key, a model that refuses
 """
 
 from __future__ import annotations
@@ -49,3 +50,7 @@ class NotFound(StoreError, KeyError):
 
 class SummaryError(PacklightError):
     """A writer gave nothing that may stand for the history."""
+
+
+class AgentError(PacklightError):
+    """The agent can't begin or go on; the line says what is missing, or what the model's server said."""

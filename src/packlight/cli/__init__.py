@@ -1,4 +1,4 @@
-"""The command line: `packlight replay | compact | check | restore | recall`.
+"""The command line: `packlight replay | compact | check | restore | recall | agent`.
 
 Each command reads a file or standard input, prints for people, or JSON with `--json`, and exits with 0, 1 (findings)
 or 2 (usage or bad input: one clear line).
@@ -27,6 +27,7 @@ examples:
   packlight restore small.json --store .packlight  and back, exactly
   packlight check request.json                     is this request valid for its API?
   packlight recall src/auth.py --store .packlight  what was taken out, by path, reference or words
+  packlight agent "fix the failing test"           a small agent that never runs out of window
 
 `-` as FILE is standard input. `packlight COMMAND --help` tells the rest.
 """
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     _check(commands)
     _restore(commands)
     _recall(commands)
+    _agent(commands)
     return parser
 
 
@@ -270,4 +272,41 @@ def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
     _store(parser)
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")
     parser.add_argument("--limit", type=_count, default=5, metavar="N", help="at most so many finds (default 5)")
+    _json(parser)
+
+
+def _agent(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "agent",
+        "work on a task in this folder with a model and tools, and never run out of window",
+        "Reads the rules in AGENTS.md. Runs commands, reads and edits files; asks before what can do harm.\n"
+        "Text goes to standard output, all else to standard error. Without a task it is a conversation: /help there.\n"
+        "Needs an extra, packlight[anthropic] or packlight[openai], and its key: ANTHROPIC_API_KEY or OPENAI_API_KEY.\n"
+        "Exits with 1 when it stopped before the end (--max-turns, the model's server), 130 when it was interrupted.",
+        'packlight agent "find out why tests/test_auth.py fails, and fix it"',
+        'packlight agent --yes --max-turns 500 "bring every module to 90 % test coverage" > report.txt',
+        'packlight agent --base-url http://127.0.0.1:8080/v1 "what does this project do?"',
+        "packlight agent --continue                       the newest session of this folder, also after a crash",
+        "packlight replay ~/.local/state/packlight        what compaction did to its sessions",
+    )
+    parser.add_argument("task", metavar="TASK", nargs="?", help="what is to be done; - reads it from standard input")
+    parser.add_argument("--model", metavar="M", help="default: that of the key that is set, or the server's first")
+    parser.add_argument("--api", choices=("messages", "chat", "responses"), help="when the model's name does not tell")
+    parser.add_argument("--base-url", metavar="URL", help="of any compatible server")
+    parser.add_argument(
+        "--continue", dest="resume", metavar="FILE", nargs="?", const="", help="go on with a session (*.jsonl)"
+    )
+    parser.add_argument("-i", "--interactive", action="store_true", help="go on as a conversation after the task")
+    parser.add_argument("--yes", action="store_true", help="allow what it would ask for; a few commands are never run")
+    parser.add_argument("--max-turns", type=_count, default=200, metavar="N", help="model calls a task (default 200)")
+    parser.add_argument("--max-tokens", type=_count, metavar="N", help="room for one answer (default 8,000)")
+    _policy(parser)
+    parser.set_defaults(policy=None)  # a session that goes on keeps its own
+    parser.add_argument(
+        "--writer",
+        metavar="W",
+        help="a model that writes prose into summaries: self, anthropic:MODEL or openai:MODEL (default: none is asked)",
+    )
+    parser.add_argument("--store", metavar="DIR", help="where what is taken out is kept (default: beside the session)")
     _json(parser)

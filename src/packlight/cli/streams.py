@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from .. import jsonio
+from ..atomic import replace_file
 from ..errors import InvalidRequest
 from ..types import Json
 
@@ -87,7 +86,7 @@ def write(output: str | None, data: bytes) -> None:
         Path(output).write_bytes(data + b"\n")
         return
     try:
-        _replace(Path(os.path.realpath(output)), data)  # what a link leads to is replaced, not the link
+        replace_file(Path(output), data + b"\n")
     except OSError as error:
         error.filename, error.filename2 = output, None
         raise
@@ -97,28 +96,6 @@ def _write_stdout(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _replace(target: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data + b"\n")
-        os.chmod(temporary, _mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _mode(target: Path) -> int:
-    """The file's own mode, or what the user's umask gives a new one."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def progress(text: str, wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import StoreError
@@ -48,7 +48,9 @@ def recall_tool(format: FormatName, source: Any = None, conversation: str | None
     if conversation is None:
         conversation = getattr(packing, "conversation", None)
     store = getattr(compactor, "store", compactor)
-    return RecallTool(format, store, conversation=conversation, owner=getattr(compactor, "owner", ""))
+    tool = RecallTool(format, store, conversation=conversation, owner=getattr(compactor, "owner", ""))
+    tool.held = lambda: getattr(compactor, "held", None)
+    return tool
 
 
 class RecallTool:
@@ -71,6 +73,8 @@ class RecallTool:
         """The only one that it answers from; may be set anew, for instance to a `Compaction.conversation`."""
         self.owner = owner
         self.page_chars = page_chars
+        self.held: Callable[[], Store | None] = lambda: None
+        """Where else to look: what a compactor took out while its store could not be written."""
 
     def __call__(self, arguments: Any) -> str:
         """The answer to a call: what was found, or in one line why nothing was. Never raises.
@@ -81,7 +85,9 @@ class RecallTool:
             query, page = _read(arguments)
             if self.store is None:
                 return "Nothing is kept here: the recall tool was made without a store."
-            found = recall(self.store, query, conversation=self.conversation, owner=self.owner, limit=MAX_FOUND)
+            found = self._found(self.store, query)
+            if not found and (held := self.held()) is not None:
+                found = self._found(held, query)
         except (_BadArguments, StoreError) as error:
             return f"{NAME} failed: {error}"
         if not found:
@@ -89,6 +95,9 @@ class RecallTool:
         return _sendable(self._page(found, page))
 
     handle = __call__
+
+    def _found(self, store: str | os.PathLike[str] | Store, query: str) -> list[Document]:
+        return recall(store, query, conversation=self.conversation, owner=self.owner, limit=MAX_FOUND)
 
     def _page(self, found: list[Document], page: int) -> str:
         text = "\n\n".join(f"--- {_title(d)}\n{d.text}" for d in found)

@@ -11,6 +11,7 @@ from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Session
 from . import (
+    agent,
     atif,
     claude_code,
     cline,
@@ -57,6 +58,7 @@ class Reader(Protocol):
 
 _READERS: dict[str, Reader] = {
     "trace": trace,
+    "agent": agent,
     "codex": codex,
     "claude-code": claude_code,
     "pi": pi,

@@ -1,4 +1,4 @@
-"""For tests of whatever uses a summarising model: one that follows a script, its faults included.
+"""A summarising model that follows a script, its faults included.
 
 writer = ScriptedSummariser("empty", "good")    # the first answer is empty, all that follow are good
 compactor = packlight.Compactor(writer=writer)
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from .summary.prompts import TOPICS
-from .types import SummaryReply, SummaryRequest
+from ..summary.prompts import TOPICS
+from ..types import SummaryReply, SummaryRequest
 
 __all__ = ["FAULTS", "ScriptedSummariser"]
 

@@ -1,0 +1,57 @@
+"""Sessions of `packlight agent`: the whole conversation, as it was before anything was taken out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import InvalidRequest
+from ...formats import FORMATS
+from ...types import Json
+from ..session import Notes, Segment, Session, Turn, seconds_of
+
+VERSION = 1
+Record = dict[str, Any]
+
+
+def begins(record: Record) -> bool:
+    """Whether this is the first record of such a session."""
+    return record.get("type") == "session" and "version" in record and record.get("format") in FORMATS
+
+
+def recognise(records: list[Record]) -> bool:
+    return bool(records) and begins(records[0])
+
+
+def messages_in(records: list[Record]) -> list[Json]:
+    return [r["message"] for r in records if r.get("type") == "message" and isinstance(r.get("message"), dict)]
+
+
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
+    """One session. What was counted for a request with edits says nothing about the whole: it is left out."""
+    about = records[0] if records else {}
+    if about.get("version") != VERSION:
+        raise InvalidRequest(f"a session of version {about.get('version')!r}, which is not known here")
+    messages: list[Json] = []
+    turns: list[Turn] = []
+    for record in records[1:]:
+        kind = record.get("type")
+        if kind == "usage" and messages:
+            usage = record.get("usage")
+            counted = isinstance(usage, dict) and not record.get("packed")
+            turns.append(Turn(len(messages), usage if counted else None, seconds_of(record.get("seconds"))))
+        elif kind == "message" and isinstance(record.get("message"), dict):
+            messages.append(record["message"])
+        elif kind != "usage":
+            notes.add("unknown record left out")
+    head, model = about.get("head"), about.get("model")
+    return [
+        Session(
+            name=name or str(about.get("id") or "session"),
+            reader="agent",
+            format=about["format"],
+            segments=[Segment(messages, turns)],
+            model=model if isinstance(model, str) else None,
+            head=dict(head) if isinstance(head, dict) else {},
+            notes=notes.lines(),
+        )
+    ]

@@ -1,0 +1,190 @@
+"""A model server on 127.0.0.1 for the real SDKs: three APIs, streamed or not, a context window, a script."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from .replies import PATHS, Counted, Json, Refusal, Reply, Wire, body_of, refusal_body
+from .streams import sse
+
+Script = Callable[[int, Json], "Reply | Refusal"]
+"""What the model says: its number (from 1) and the request that was taken."""
+Judge = Callable[[Wire, Json], list[str]]
+"""What a provider would find wrong with a request; the first is the refusal's text."""
+_HEAD_KEYS = ("system", "instructions", "tools")
+_ROOM_KEYS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+class ModelServer:
+    """Use as a context manager; `url` is what Anthropic's SDK takes as its base, `openai_url` OpenAI's.
+
+    `script` is a function, or a list of replies (what comes after its end is a plain "Done."). A request that with
+    the room for its answer is above `window_tokens` is refused in the provider's own words; None is no limit.
+    `judge` says what else is refused. Tokens are characters of the request's JSON divided by `chars_per_token`; an
+    equal beginning of the request before counts as cached.
+
+    The window and the script may be changed while it runs. `requests` holds every body, `tokens` what those that
+    were answered counted, `refusals` the texts of the others.
+    """
+
+    def __init__(
+        self,
+        script: Script | Sequence[Reply | Refusal],
+        *,
+        window_tokens: int | None = None,
+        chars_per_token: float = 3.3,
+        judge: Judge | None = None,
+        refuse_in_stream: bool = False,
+        splits_room: bool = False,
+    ) -> None:
+        self.script: Script = script if callable(script) else _listed(script)
+        self.window_tokens, self.chars_per_token, self.judge = window_tokens, chars_per_token, judge
+        self.refuse_in_stream = refuse_in_stream
+        """Refusals of streamed requests come as events of a stream that begins with status 200."""
+        self.splits_room = splits_room
+        """Tells an input that fits from a `max_tokens` that does not."""
+        self.requests: list[Json] = []
+        self.tokens: list[int] = []
+        self.cached_tokens: list[int] = []
+        self.refusals: list[str] = []
+        self.paths: list[str] = []
+        self._answered = 0
+        self._before: list[str] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.openai_url = f"{self.url}/v1"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+        """Status, content type and text of the answer."""
+        self.paths.append(path)
+        wire = next((wire for end, wire in PATHS.items() if path.endswith(end)), None)
+        if wire is None:
+            return 200, "application/json", json.dumps({"input_tokens": self.count(body)})
+        with self._lock:
+            status, answer = self.answer(wire, body)
+        if not body.get("stream") or (status != 200 and not self.refuse_in_stream):
+            return status, "application/json", json.dumps(answer)
+        return 200, "text/event-stream", sse(wire, status, answer, body)
+
+    def count(self, body: Json) -> int:
+        """Tokens of a request: what a model reads of it."""
+        text = {key: body.get(key) for key in (*_HEAD_KEYS, "messages", "input")}
+        return int(len(json.dumps(text, ensure_ascii=False)) / self.chars_per_token)
+
+    def answer(self, wire: Wire, body: Json) -> tuple[int, Json]:
+        """Status and body of the answer to one request."""
+        self.requests.append(body)
+        if self.judge is not None and (wrong := self.judge(wire, body)):
+            return self.refuse(wire, Refusal(message=wrong[0], code="invalid_request"))
+        used = self.count(body)
+        if (refusal := self._overflow(wire, body, used)) is not None:
+            return self.refuse(wire, refusal)
+        said = self.script(self._answered + 1, body)
+        if isinstance(said, Refusal):
+            return self.refuse(wire, said)
+        self._answered += 1
+        self.tokens.append(used)
+        self.cached_tokens.append(min(used, self._cached(body)))
+        counted = Counted(input_tokens=used, cached_tokens=self.cached_tokens[-1], output_tokens=said.output_tokens)
+        return 200, body_of(wire, said, self._answered, counted, str(body.get("model")))
+
+    def refuse(self, wire: Wire, refusal: Refusal) -> tuple[int, Json]:
+        self.refusals.append(refusal.message)
+        return refusal.status, refusal_body(wire, refusal)
+
+    def _overflow(self, wire: Wire, body: Json, used: int) -> Refusal | None:
+        """In the providers' own words."""
+        window, room = self.window_tokens, next((body[k] for k in _ROOM_KEYS if body.get(k)), 0)
+        if window is None or used + room <= window:
+            return None
+        if self.splits_room and used <= window:
+            anthropic = (
+                f"input length and `max_tokens` exceed context limit: {used} + {room} > {window}, "
+                "decrease input length or `max_tokens` and try again"
+            )
+            openai = (
+                f"This model's maximum context length is {window} tokens. However, you requested {used + room} tokens "
+                f"({used} in the messages, {room} in the completion). Please reduce the length of the messages or "
+                "completion."
+            )
+        else:
+            anthropic = f"prompt is too long: {used} tokens > {window} maximum"
+            openai = (
+                f"This model's maximum context length is {window} tokens. However, your messages resulted in {used} "
+                "tokens. Please reduce the length of the messages."
+            )
+        code = "" if wire == "anthropic" else "context_length_exceeded"
+        return Refusal(message=anthropic if wire == "anthropic" else openai, code=code)
+
+    def _cached(self, body: Json) -> int:
+        """Tokens of the beginning that this request shares with the one before, cache marks aside."""
+        items = body.get("messages") or body.get("input") or []
+        items = items if isinstance(items, list) else [items]
+        texts = [json.dumps(_unmarked(value)) for value in ({k: body.get(k) for k in _HEAD_KEYS}, *items)]
+        before, self._before = self._before, texts
+        shared = next(
+            (n for n, (a, b) in enumerate(zip(texts, before, strict=False)) if a != b), min(len(texts), len(before))
+        )
+        return int(sum(map(len, texts[:shared])) / self.chars_per_token)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+            super().handle_error(request, client_address)
+
+
+def _listed(replies: Sequence[Reply | Refusal]) -> Script:
+    """A list played once, each entry for one request; a refusal counts as one."""
+    left = list(replies)
+    return lambda number, body: left.pop(0) if left else Reply("Done.")
+
+
+def _unmarked(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {k: _unmarked(v) for k, v in value.items() if k != "cache_control"}
+    return [_unmarked(v) for v in value] if isinstance(value, list) else value
+
+
+def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet an answer: a second one would wait for the client's delayed ACK
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            self._send(200, "application/json", json.dumps({"object": "list", "data": [{"id": "scripted"}]}))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._send(*server.respond(self.path.partition("?")[0], body))
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            self.wfile.flush()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    return Handler

@@ -1,0 +1,64 @@
+"""A store that takes nothing for a while: batches are held in memory, line up, and reach the store when it can be
+written again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import checker
+from engine import body, compactor, frozen, packlight
+from packlight.errors import StoreError
+from packlight.store import MemoryStore
+from talk import WIRES, copied, opening, output, turn
+
+SIZES = [20, 30, 2_500, 20, 100, 4_000, 30, 3_000, 20, 5_000, 40, 60]
+WINDOW = 26_000
+
+
+class Full(MemoryStore):
+    """Takes no batch while `full`."""
+
+    full = False
+
+    def put_batch(self, *args, **options):
+        if self.full:
+            raise StoreError("the disk is full")
+        return super().put_batch(*args, **options)
+
+
+def walked(wire, store, full):
+    """A conversation, call by call; the store is full at the turns of `full`. Yields each call's compaction."""
+    made = compactor(wire, window_tokens=WINDOW, store=store)
+    messages = opening()
+    for n, size in enumerate(SIZES * 3):
+        store.full = n in full
+        messages += turn(wire, n, output(n, size))
+        yield n, copied(messages), made, made.fit(body(copied(messages), wire), conversation="x")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_request_fits_and_nothing_is_lost(wire):
+    store, full, batches = Full(), range(6, 22), []
+    for n, messages, made, c in walked(wire, store, full):
+        assert c.fits and checker.check(c.request, wire) == []
+        assert frozen(c.restore()) == frozen(body(messages, wire))
+        batches += [n] if c.report.new_edits else []
+        recall = packlight.recall_tool(wire, made, "x")
+        for place in range(max(0, n - 2), n + 1):
+            taken = output(place, (SIZES * 3)[place])
+            shown = json.dumps(taken)[1:-1] in frozen(c.request)
+            assert shown or taken[:15_000] in recall({"query": f"src/file_{place}.py"})
+    assert sum(n in full for n in batches) >= 3 and sum(n > 22 for n in batches) >= 2
+    last = packlight.restore(c.request, store, all=True, format=wire)
+    assert frozen(last) == frozen(body(messages, wire))
+    assert packlight.recall(store, "src/file_9.py", conversation="x")[0].text == output(9, 5_000)
+
+
+def test_another_process_finds_what_the_store_took_late():
+    """Its first request is what the first process sends."""
+    store = Full()
+    *_, (_, messages, _, c) = walked("chat", store, range(6, 22))
+    again = compactor("chat", window_tokens=WINDOW, store=store).fit(body(messages, "chat"), conversation="x")
+    assert frozen(again.request) == frozen(c.request)
