@@ -1,9 +1,9 @@
 """Walks what is not known yet, and renders the page.
 
-python -m bench.compaction                                  the sessions in examples/, without others' packages
+python -m bench.compaction                                   the sessions in examples/, without others' packages
 python -m bench.compaction --sessions DIR --environments DIR
-python -m bench.compaction --rows default,thrifty           only these rows, and those known from before
-python -m bench.compaction --render                         only the page
+python -m bench.compaction --sessions DIR --known --rows default,thrifty          after a change of ours
+python -m bench.compaction --render                          only the page
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ def _chosen(found: list[Row], names: str) -> list[Row]:
 
 def _logs(args: argparse.Namespace) -> list[tuple[Path, Log]]:
     chosen = [n for n in args.names.split(",") if n]
+    if args.known:
+        chosen += plan.read_results(args.results)
     found = [
         (Path(log.session.path or ""), log)
         for log in logs(args.sessions, args.least_tokens)
@@ -152,6 +154,7 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--sessions", type=Path, default=ROOT / "examples", help="folder with session files (default: examples/)")
     add("--names", default="", help="only sessions whose name holds one of these, comma-separated")
+    add("--known", action="store_true", help="only sessions that have figures already")
     add("--least-tokens", type=int, default=90_000, help="only sessions whose longest request has as many")
     add("--rows", default="", help="only these rows, comma-separated; parts of names do")
     add("--windows", type=lambda t: [int(n) for n in _numbers(t)], default=list(WINDOWS))
