@@ -1,9 +1,9 @@
 """Walks what is not known yet, and renders the page.
 
-python -m bench.compaction                                  the sessions in examples/, without others' packages
+python -m bench.compaction                                   the sessions in examples/, without others' packages
 python -m bench.compaction --sessions DIR --environments DIR
-python -m bench.compaction --rows default,thrifty           only these rows, and those known from before
-python -m bench.compaction --render                         only the page
+python -m bench.compaction --sessions DIR --known --rows default,thrifty          after a change of ours
+python -m bench.compaction --render                          only the page
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Cell:
 def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
     for window in windows if row.knows_window else windows[:1]:
         for shift in shifts if row.knows_window else shifts[:1]:
-            for ratio in READ_RATIOS if row.knows_prices else READ_RATIOS[:1]:
+            for ratio in READ_RATIOS if row.knows_prices and shift == 1.0 else READ_RATIOS[:1]:
                 yield Cell(row.name, window, shift, ratio)
 
 

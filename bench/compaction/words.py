@@ -14,11 +14,12 @@ call of the session is asked of each policy, which knows only what came before i
 
 **Cost** is the input of the whole session under a simulated prompt cache (write 1.25, five minutes, recorded times),
 against no compaction *with* the same cache: 1.00 is doing nothing. The first four columns are for a cached read of 0.1,
-0.05 and 0.025 of plain input, and for a model without a cache; in brackets the spread over five windows scaled by 0.8
-to 1.25, since when a batch falls due is luck. They place cache marks as most clients do: behind the system prompt and
-at the end. *best marks* is the same at 0.1 wherever a prefix could be found again. *with misses* adds for each call
-that misses something one request and 1,500 tokens to fetch it again. Calls of a summariser are billed, output at five
-times the input; a script answers them, the same for all (`bench/compaction/scripted.py`).
+0.05 and 0.025 of plain input, and for a model without a cache. They place cache marks as most clients do: behind the
+system prompt and at the end. *best marks* is the same at 0.1 wherever a prefix could be found again. *with misses* adds
+for each call that misses something one request and 1,500 tokens to fetch it again. Calls of a summariser are billed,
+output at five times the input; a script answers them, the same for all (`bench/compaction/scripted.py`). When a batch
+falls due is luck: where brackets stand, the figures are means over five windows scaled by 0.8 to 1.25, and the brackets
+hold the extremes (of `thrifty`, which decides by the price, for the first column; the others are of the window itself).
 
 *mean k* is the mean request in thousand tokens; *batches* how often edits were made, *breaks* how often a request did
 not begin with the one before, *invalid* the requests that an API would refuse for their form, *over* those larger than
