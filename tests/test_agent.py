@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import signal
 import sys
+import time
 
 import pytest
 
@@ -30,6 +33,7 @@ from agent_help import (  # noqa: F401
 from engine import packlight
 from packlight.replay.readers import read_sessions
 from packlight.testing import Call, Refusal, Reply
+from store_help import SOURCE
 from talk import unmarked
 
 FIX = Call("edit_file", {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"})
@@ -83,6 +87,11 @@ def test_rules_todo_and_words_survive_compaction(run, work, api):
     last = json.dumps(server.requests[-1])
     assert all(text in last for text in ("Never touch migrations/.", "release-RULE-55", "mend add", "tell the user"))
     assert "packed to" in notes and max(server.tokens) <= 15_000
+    (session,) = read_sessions(sessions(work)[0])
+    assert (session.reader, session.format, session.turns) == ("agent", FORMAT_OF[api], len(server.tokens))
+    usages = [turn.usage for turn in session.segments[0].turns]
+    assert usages[0] and usages[-1] is None, "what was counted for an edited request says nothing about the whole"
+    assert run("replay", sessions(work)[0], "--policy", "none,default", "--window-tokens", "16k")[0] == 0
 
 
 @every_api
@@ -333,6 +342,39 @@ def test_conversation_with_commands(run, work, api):
         assert f"\n  {kind} " in notes
     assert "never said" not in json.dumps(server.requests)
     assert FORMAT_OF[api] == read_sessions(sessions(work)[0])[0].format
+
+
+def test_ornament_and_questions_on_a_terminal(work):
+    """Bars and colours there, unless NO_COLOR; and the person is asked."""
+    script = [Reply(calls=(bash("rm calc.py\x1b[2K"),)), Reply("So not.")]
+    with server_of(script) as server:
+        argv = arguments(server, "chat", "--window-tokens", "32k", "-i", "go")
+        seen, code = typed(argv, "leave it\n", "/quit\n")
+    assert code == 0 and "run: rm calc.py\\x1b[2K" in seen, "nothing is hidden from who is asked"
+    assert "█" in seen and "\x1b[2mcall 1: " in seen and "So not." in seen
+    assert results_in(server.requests[-1]) == ["Error: the user does not allow it: leave it"]
+    assert (work / "calc.py").exists()
+
+
+def typed(argv, *answers):
+    """What a person sees who types these when asked, and the exit code."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ.update(PYTHONPATH=str(SOURCE), TERM="xterm", NO_COLOR="")
+        os.execv(sys.executable, [sys.executable, "-m", "packlight", *map(str, argv)])
+    seen, waiting = "", list(answers)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            seen += os.read(terminal, 4_096).decode("utf-8", "replace")
+        except OSError:  # the terminal is closed at its end
+            break
+        if waiting and seen.endswith(("why not: ", "\n> ")):
+            os.write(terminal, waiting.pop(0).encode())
+    os.close(terminal)
+    return seen, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def test_context_adds_up(run, work):

@@ -39,7 +39,7 @@ _DENY = [(why, re.compile(pattern, re.DOTALL)) for why, pattern in _DENIED]
 _LOOKS = frozenset(
     {"ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "find", "pwd", "echo", "true", "false", "stat"}
     | {"file", "du", "df", "which", "type", "nl", "cut", "tr", "diff", "cmp", "basename", "dirname", "realpath"}
-    | {"uniq", "sort", "git", "sed"}
+    | {"uniq", "sort", "git", "sed", "seq"}
 )
 """Commands that only look, but for the options below."""
 _ACTS = {

@@ -135,8 +135,8 @@ def _writer(name: str | None, client: Any, model: str) -> Writer | None:
 
 
 def _ask(what: str, always: str) -> str:
-    """Of the person at the terminal."""
-    say(f"\n{what}")
+    """Of the person at the terminal, who sees all of it: nothing in it may move the cursor or turn the text around."""
+    say("\n" + "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in what))
     more = f", [a]lways ({always})" if always else ""
     sys.stderr.write(f"allow? [y]es{more}, [n]o, or say why not: ")
     sys.stderr.flush()
