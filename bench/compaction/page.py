@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from . import aims
 from . import figures as f
 from .plan import Results
 from .rows import Row
-from .words import ABOUT, BY_SESSION, LIMITS, MEANS
+from .words import ABOUT, AIMED, BY_SESSION, LIMITS, MEANS
 
 WINDOWS = (64_000, 128_000, 200_000)
 MAIN = 128_000
@@ -29,6 +30,7 @@ def page(found: Found, rows: Sequence[Row], missing: Mapping[str, str]) -> str:
         if any(f.cells_of(r, row, window) for r in common.values() for row in rows if row.knows_window):
             parts += [f"## In a window of {window:,} tokens", MEANS, _means(common, rows, window)]
     parts += ["## By session", BY_SESSION, *(_by_session(name, found[name], rows) for name in found)]
+    parts += ["## What ours is meant to reach", AIMED, _aims(found, rows)]
     parts += ["## Where ours loses", _dominated(found, rows), "## Not run", _missing(missing), LIMITS]
     return "\n\n".join(parts) + "\n"
 
@@ -152,6 +154,12 @@ def _by_session(name: str, results: Results, rows: Sequence[Row]) -> str:
             lines.append([_name(row), *(_shown(v, form, spread=i == 0) for i, (v, form) in enumerate(values))])
     head = ["policy", "cost", "with misses", "FRR over 10", "over 30", "EQR", "FRR all", "mean k", "batches", "invalid"]
     return f"### {name}\n\n" + _table([*head, "over"], lines)
+
+
+def _aims(found: Found, rows: Sequence[Row]) -> str:
+    columns = {title: (value, form) for title, value, form in (*COSTS, *LOSSES)}
+    head = ["policy", "window", "sessions", "figure", "aim", "measured", "reached"]
+    return _table(head, aims.lines(found, rows, columns))
 
 
 def _dominated(found: Found, rows: Sequence[Row]) -> str:

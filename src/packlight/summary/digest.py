@@ -43,7 +43,7 @@ class Digest:
     files_ratio: float = 0.14
     log_ratio: float = 0.07
     names_ratio: float = 0.42
-    copies_ratio: float = 0.36
+    copies_ratio: float = 0.34
     small_tokens: int = 1_500
     """Below it only words, open items and files are written."""
     recall_line: str = ""
