@@ -40,9 +40,9 @@ MEANS = """Means over the sessions in Anthropic's format, on which every row can
 BY_SESSION = """In a window of 128,000 tokens. A win on the mean can hide a loss on one of these."""
 
 AIMED = """Set before the figures were known. Why some are missed: in a window of 64,000 tokens a client whose system
-prompt and tools take 30,000 to 55,000 of it leaves no room for a digest that holds what the agent will name, whatever is
-kept of it; of the missed names most stood in shell commands, which no path leads to (by their own words, recall finds
-them); files that were changed outside of the recorded calls make rebuilt lines wrong that nothing in the record
+prompt and tools take 30,000 to 55,000 of it leaves no room for a digest that holds what the agent will name, whatever
+is kept of it; of the missed names most stood in shell commands, which no path leads to (by their own words, recall
+finds them); files that were changed outside of the recorded calls make rebuilt lines wrong that nothing in the record
 contradicts; and the milliseconds are those of batches, spread over the calls."""
 
 LIMITS = """## What this cannot show
