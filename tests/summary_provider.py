@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopback import Loopback
-from packlight.testing import ScriptedSummariser
+from packlight.testing import Refusal, ScriptedSummariser
 from packlight.types import SummaryRequest
 
 Json = Any
@@ -28,12 +28,13 @@ class SummaryLoopback(Loopback):
         self.asked.append(body)
         used = self.count(body)
         if used > self.summary_window_tokens:
-            return self.refuse(wire, f"prompt is too long: {used} tokens > {self.summary_window_tokens} maximum", "")
+            message = f"prompt is too long: {used} tokens > {self.summary_window_tokens} maximum"
+            return self.refuse(wire, Refusal(message=message, code=""))
         word = self.scripted.script[min(len(self.scripted.requests), len(self.scripted.script) - 1)]
         room = body.get("max_tokens") or body.get("max_completion_tokens")
         if word in STATUS:
             self.scripted.requests.append(SummaryRequest(system=system, prompt=prompt, max_tokens=room))
-            return STATUS[word], self.refuse(wire, word, word)[1]
+            return self.refuse(wire, Refusal(status=STATUS[word], message=word, code=word))
         reply = self.scripted.ask(SummaryRequest(system=system, prompt=prompt, max_tokens=room))
         return 200, _MADE[wire](body["model"], reply, used)
 
