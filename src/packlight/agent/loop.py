@@ -166,7 +166,11 @@ class Agent:
     def delegate(self, task: str) -> str:
         """The answer of a second agent with the same tools and an empty conversation."""
         about = {**self.session.about, "head": self._head_without("task")}
-        session = Session.new(self.session.folder / "tasks", {k: v for k, v in about.items() if k not in _OWN})
+        about = {k: v for k, v in about.items() if k not in _OWN}
+        try:
+            session = Session.new(self.session.folder / "tasks", about)
+        except (AgentError, OSError) as error:
+            raise ToolError(f"a second agent can't begin: {error}") from None
         opening = [m for m in self.session.messages[:1] if m.get("role") == "system"]
         helper = Agent(
             client=self._bare_client,

@@ -6,7 +6,6 @@ Records: `session` (the first: folder, API, model, what every request holds besi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import time
@@ -24,6 +23,11 @@ from ..replay.session import Notes
 from ..types import FormatName, Json
 from ..view import pair
 from .apis import Call
+
+try:
+    import fcntl
+except ImportError as error:
+    raise AgentError("packlight agent needs Linux or macOS") from error
 
 _NAME_CHARS = 40
 
