@@ -308,6 +308,7 @@ def test_page_shows_a_rival_that_wins(tmp_path):
     costs = {"none": 100, "default": 90, "clear_tool_uses 50k keep 10": 80}
     for row in shown:
         cell = next(plan.cells(row, (page.MAIN,), (1.0,)))
+        assert cell.window_tokens == page.MAIN
         charge = {"read": 0, "write": 0, "plain": costs[row.name]}
         results.put(cell, "key", {**base, "charge_trailing": charge, "charge_best": charge})
     text = page.page({"made": results}, shown, {"other": "can't be installed"})

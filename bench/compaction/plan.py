@@ -18,6 +18,8 @@ from .sessions import Log
 HERE = Path(__file__).parent
 READ_RATIOS: tuple[float | None, ...] = (0.1, 0.05, 0.025, None)
 """Price of a cached read against plain input: Anthropic's and OpenAI's usual ones; None for a model without a cache."""
+ANY_WINDOW = 128_000
+"""Under which a row is kept that does the same in every window."""
 SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
 """The window is scaled by these: when a batch falls due is luck, and this averages over it."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
@@ -41,7 +43,7 @@ class Cell:
 
 
 def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
-    for window in windows if row.knows_window else windows[:1]:
+    for window in windows if row.knows_window else (ANY_WINDOW,):
         for shift in shifts if row.knows_window else shifts[:1]:
             for ratio in READ_RATIOS if row.knows_prices and shift == 1.0 else READ_RATIOS[:1]:
                 yield Cell(row.name, window, shift, ratio)
