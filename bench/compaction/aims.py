@@ -89,4 +89,6 @@ def lines(
 
 
 def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else f"{100 * value:.1f} %" if form == "%" else format(value, form)
+    if value is None:
+        return ""
+    return f"{100 * value:.1f} %" if form == "%" else format(value, ".3f" if form == ".2f" else form)
