@@ -109,7 +109,7 @@ class Run:
         self.log = ""
         self.server = ModelServer(self.answer, window_tokens=window_tokens, judge=self.judge)
         self._last: list[str] = []
-        self._last_seconds = 0.0
+        self._last_batches = 0
         self._was_killed = False
         self.work = folder / "work"
         self.work.mkdir()
@@ -141,9 +141,9 @@ class Run:
             self.seen.breaks += 1
         if self._was_killed:
             is_same = now[: len(self._last)] == self._last
-            self.seen.after_kill.append((is_same, self._batch_since(self._last_seconds)))
+            self.seen.after_kill.append((is_same, self._batches() > self._last_batches))
             self._was_killed = False
-        self._last, self._last_seconds = now, time.time()
+        self._last, self._last_batches = now, self._batches()
 
     def _summarise(self, body: Json) -> Reply | Refusal:
         """A model that writes summaries, and fails at it in every way it knows, at every other call."""
@@ -253,14 +253,14 @@ class Run:
             self.log += process.stdout.read()
         return process.returncode
 
-    def _batch_since(self, seconds: float) -> bool:
-        """Whether a batch was recorded since then: by the resumed agent, or by the killed one, which never sent it."""
-        found = False
+    def _batches(self) -> int:
+        """How many are recorded: one more after a kill was made by the resumed agent, or by the killed one, which never
+        sent it."""
+        count = 0
         for path in (self.folder / "state").rglob("store/store.db"):
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-                query = "SELECT count(*) FROM batches WHERE created_seconds > ?"
-                found |= bool(db.execute(query, (seconds,)).fetchone()[0])
-        return found
+                count += db.execute("SELECT count(*) FROM batches").fetchone()[0]
+        return count
 
     # --- what came of it ------------------------------------------------------------------------------------------
 

@@ -372,8 +372,10 @@ def _conversation(connection: sqlite3.Connection, owner: str, name: str, seconds
 
 
 def _documents(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Document]:
+    """Those that are still there: another process may purge between the search and this."""
     query = f"SELECT {DOCUMENT_COLUMNS} FROM {DOCUMENT_TABLES} WHERE d.id = ?"
-    return [read_document(connection.execute(query, (id,)).fetchone()) for id in ids]
+    rows = (connection.execute(query, (id,)).fetchone() for id in ids)
+    return [read_document(row) for row in rows if row is not None]
 
 
 def _place(document: Document) -> str:
