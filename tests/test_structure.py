@@ -38,7 +38,7 @@ ROWS: list[set[str]] = [
     {"compactor"},
     {"oneshot"},
     {"replay", "integrations", "testing"},
-    {"agent"},
+    {"agent", "proxy"},
     {"cli"},
     {"__main__"},
 ]

@@ -45,8 +45,9 @@ class Compactor:
     known nothing is compacted ahead of an overflow error, from which the window is then learned.
     `overhead_tokens` is the size of system and tools when only bare lists are given. `recall="files"` lets
     placeholders name plain files of the store, and writes the conversation there too, one JSON line a message, each
-    time something is taken out of it. `repair=True` mends broken requests on the way. `writer` names a model that
-    writes the prose of summaries (see `model_writer`); without one no model is ever asked.
+    time something is taken out of it; with `recall="none"` they name nothing, where nobody could recall it.
+    `repair=True` mends broken requests on the way. `writer` names a model that writes the prose of summaries (see
+    `model_writer`); without one no model is ever asked.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Compactor:
         counter: Counter | None = None,
         model_overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        if recall not in ("ref", "files"):
-            raise ValueError(f"recall is 'ref' or 'files', not {recall!r}")
+        if recall not in ("ref", "files", "none"):
+            raise ValueError(f"recall is 'ref', 'files' or 'none', not {recall!r}")
         self.model = model
         self.policy = preset(policy, writer_of(writer))
         self.needs_await = needs_await(self.policy)
@@ -116,17 +117,21 @@ class Compactor:
         now_seconds: float | None = None,
         format: str | None = None,
         force: bool = False,
+        recorded_only: bool = False,
         focus: str = "",
     ) -> Compaction:
         """The request, made to fit: valid for its API, its prefix unchanged unless a batch was due.
 
         Cheap when nothing is due. Raises InvalidRequest (UnknownFormat) for what is no request; any other failure
         stands in `report.error`, the request as it was with the edits it already had. `force` makes a batch
-        although none is due. `now_seconds` is the time of the call, for replays. `focus` tells a model that writes a
-        summary what to be most exact about. Raises TypeError when that model can only be awaited.
+        although none is due; with `recorded_only` none is made although one is. `now_seconds` is the time of the
+        call, for replays. `focus` tells a model that writes a summary what to be most exact about. Raises TypeError
+        when that model can only be awaited.
         """
         now = time.time() if now_seconds is None else now_seconds
-        return self._driven(self._fit(request, conversation, now, format, force, focus=focus), now)
+        return self._driven(
+            self._fit(request, conversation, now, format, force, recorded_only=recorded_only, focus=focus), now
+        )
 
     def fit_once(self, request: Json, *, format: str | None = None, force: bool = False) -> Compaction:
         """`fit` as if nothing was recorded, but for what the request shows to be our own output written back."""
@@ -141,11 +146,12 @@ class Compactor:
         now_seconds: float | None = None,
         format: str | None = None,
         force: bool = False,
+        recorded_only: bool = False,
         focus: str = "",
     ) -> Compaction:
         """`fit` for coroutines: other tasks, and other fits of the same conversation, go on while a model writes."""
         now = time.time() if now_seconds is None else now_seconds
-        steps = self._fit(request, conversation, now, format, force, focus=focus)
+        steps = self._fit(request, conversation, now, format, force, recorded_only=recorded_only, focus=focus)
         try:
             question = next(steps)
             while True:
@@ -206,6 +212,7 @@ class Compactor:
         format: str | None,
         force: bool,
         *,
+        recorded_only: bool = False,
         focus: str = "",
         fresh: bool = False,
     ) -> Planning:
@@ -221,6 +228,9 @@ class Compactor:
             raise
         except Exception as error:
             return self._unread(request, items, error)
+        if recorded_only:
+            self._gauge.sent(seen, work.view, now)
+            return self._result(work, work.view, (), "only recorded edits were asked for")
         reason = self._due(work, force)
         if reason and not force and (floor := self._floor(work)):
             return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
@@ -337,7 +347,7 @@ class Compactor:
     # --- a batch --------------------------------------------------------------------------------------------------
 
     def _batch(self, work: Work, reason: str | None, force: bool) -> Planning:
-        ledger = Ledger(self.store, self.owner, files=self._recall == "files")
+        ledger = Ledger(self.store, self.owner, recall=self._recall)
         work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
         try:
             view = yield from planned(work, self.policy, reason, force)

@@ -18,10 +18,11 @@ _MIN_ARGUMENTS_CHARS = 200
 class Ledger:
     """Names texts for one plan."""
 
-    def __init__(self, store: Store, owner: str, *, files: bool) -> None:
+    def __init__(self, store: Store, owner: str, *, recall: str) -> None:
         self._store = store
         self._owner = owner
-        self._files = files
+        self._files = recall == "files"
+        self._named = recall != "none"
         self._texts: dict[str, str] = {}
 
     def refer(self, text: str) -> tuple[str, str]:
@@ -29,7 +30,7 @@ class Ledger:
         ref = self._ref(text)
         self._texts[ref] = text
         path = self._file(text) if self._files else None
-        return ref, f"full text: {path}" if path else f"ref {ref}"
+        return ref, f"full text: {path}" if path else f"ref {ref}" if self._named else ""
 
     def _ref(self, text: str) -> str:
         try:

@@ -91,6 +91,11 @@ def plain_reference(text: str) -> tuple[str, str]:
     return ref, f"ref {ref}"
 
 
+def noted(*words: str) -> str:
+    """What a placeholder says; how to get the content back is left out where nobody could."""
+    return "; ".join(filter(None, words))
+
+
 @dataclass(frozen=True, kw_only=True)
 class View:
     """The source messages and the edits in effect."""
@@ -113,7 +118,7 @@ class View:
     binds_thinking: bool = True
     """The model checks signed thinking against everything before it."""
     refer: Callable[[str], tuple[str, str]] = plain_reference
-    """Gives a text's reference, and the words by which a placeholder says how to get it back."""
+    """Gives a text's reference, and the words by which a placeholder says how to get it back; "" where nothing can."""
     keep: Callable[[ResultAt], bool] | None = None
     """Results that the user wants left alone."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)

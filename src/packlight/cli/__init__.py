@@ -1,4 +1,4 @@
-"""The command line: `packlight replay | compact | check | restore | recall | agent`.
+"""The command line: `packlight replay | compact | check | restore | recall | proxy | agent`.
 
 Each command reads a file or standard input, prints for people, or JSON with `--json`, and exits with 0, 1 (findings)
 or 2 (usage or bad input: one clear line).
@@ -27,6 +27,7 @@ examples:
   packlight restore small.json --store .packlight  and back, exactly
   packlight check request.json                     is this request valid for its API?
   packlight recall src/auth.py --store .packlight  what was taken out, by path, reference or words
+  packlight proxy                                  any agent keeps working past its window
   packlight agent "fix the failing test"           a small agent that never runs out of window
 
 `-` as FILE is standard input. `packlight COMMAND --help` tells the rest.
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     _check(commands)
     _restore(commands)
     _recall(commands)
+    _proxy(commands)
     _agent(commands)
     return parser
 
@@ -273,6 +275,57 @@ def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")
     parser.add_argument("--limit", type=_count, default=5, metavar="N", help="at most so many finds (default 5)")
     _json(parser)
+
+
+def _proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "proxy",
+        "stand between any agent and its provider, so that it keeps working past its window",
+        "Passes everything on as it is, and changes a conversation only when it would not fit. Point the agent at it:\n"
+        "ANTHROPIC_BASE_URL=http://127.0.0.1:8787 or OPENAI_BASE_URL=http://127.0.0.1:8787/v1. Its own files stay as\n"
+        "they are, and it can be left any time. Keys are passed on, never kept. Needs packlight[proxy].",
+        "packlight proxy",
+        "packlight proxy --upstream http://127.0.0.1:8000 --window-tokens 32k     a server of your own",
+        "packlight proxy --mode shadow                    change nothing, show what would have been",
+    )
+    parser.add_argument("--port", type=_port, default=8787, metavar="N", help="default 8787; 0 takes a free one")
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="H", help="other than loopback: a token is asked of each request"
+    )
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="so many processes (default 1)")
+    _proxied(parser)
+    parser.add_argument("--json", action="store_true", help="log every request as a line of JSON")
+
+
+def _proxied(parser: _Parser) -> None:
+    """What a proxy is told, whether it stands alone or runs for one command."""
+    parser.add_argument("--upstream", metavar="URL", help="one provider for all paths (default: told by path)")
+    parser.add_argument(
+        "--mode",
+        choices=("fit", "rescue", "shadow"),
+        default="fit",
+        help="fit: change what would not fit or was refused for its length; rescue: only what was refused; shadow: "
+        "nothing, but say what would have been (default fit)",
+    )
+    parser.add_argument("--policy", choices=("default", "thrifty"), default="default", help="default default")
+    parser.add_argument("--window-tokens", type=_count, metavar="N", help="context window, instead of the model's own")
+    parser.add_argument(
+        "--keep-tool", action="append", default=[], metavar="NAME", help="never take out results of this tool"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="DIR",
+        help="keep what is taken out there too, as files that the agent can read; none: write nothing at all "
+        "(default: only the edits, in the user's state folder)",
+    )
+
+
+def _port(text: str) -> int:
+    """A port number."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return int(text)
 
 
 def _agent(commands: argparse._SubParsersAction[_Parser]) -> None:

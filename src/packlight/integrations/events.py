@@ -1,7 +1,11 @@
-"""What replies and stream events tell: what was counted, whether the answer has begun, what failed."""
+"""What replies and stream events tell: what was counted, whether the answer has begun, what failed.
+
+They are the SDKs' objects, or plain JSON.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..overflow import classify
@@ -21,6 +25,10 @@ class StreamedOverflow(Exception):
         self.body = body
 
 
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
 def is_stream(reply: Any) -> bool:
     """Whether it is an SDK's `Stream` or `AsyncStream`."""
     return hasattr(type(reply), "__stream__")
@@ -28,8 +36,8 @@ def is_stream(reply: Any) -> bool:
 
 def usage_in(reply: Any) -> dict[str, Any]:
     """The fields of `usage` that a reply, or an event of a stream, states; empty when it has none."""
-    holders = (getattr(reply, "message", None), getattr(reply, "response", None), reply)
-    usage = next((u for h in holders if (u := getattr(h, "usage", None)) is not None), None)
+    holders = (_get(reply, "message"), _get(reply, "response"), reply)
+    usage = next((u for h in holders if (u := _get(h, "usage")) is not None), None)
     if usage is None:
         usage = _usage_in_raw(reply)
     try:
@@ -52,26 +60,26 @@ def _usage_in_raw(reply: Any) -> Any:
 
 def has_begun(event: Any) -> bool:
     """Whether this event of a stream is a part of the answer, and not only its announcement."""
-    if getattr(event, "choices", None) is not None:
-        return any(_says_something(choice) for choice in event.choices)
-    kind = getattr(event, "type", None)
+    choices = _get(event, "choices")
+    if choices is not None:
+        return any(_says_something(choice) for choice in choices)
+    kind = _get(event, "type")
     return kind is not None and kind not in _BEFORE_THE_ANSWER
 
 
 def is_last(event: Any) -> bool:
     """Whether no event with usage follows. Chat's streams do not show it."""
-    return getattr(event, "type", None) in _LAST
+    return _get(event, "type") in _LAST
 
 
 def _says_something(choice: Any) -> bool:
-    delta = getattr(choice, "delta", None)
-    said = any(value for key, value in dict(delta or {}).items() if key != "role")
-    return said or bool(getattr(choice, "finish_reason", None))
+    said = any(value for key, value in dict(_get(choice, "delta") or {}).items() if key != "role")
+    return said or bool(_get(choice, "finish_reason"))
 
 
 def overflow_in(event: Any) -> StreamedOverflow | None:
     """The overflow that an event reports, if that is what it does."""
-    if getattr(event, "type", None) not in _FAILURES:
+    if _get(event, "type") not in _FAILURES:
         return None
     body = event.model_dump() if hasattr(event, "model_dump") else event
     return StreamedOverflow(body) if classify(body) is not None else None

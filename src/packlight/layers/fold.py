@@ -106,11 +106,10 @@ def fold(
     if not text.strip():
         return []
     ref, where = view.refer(contents(view, runs))
+    text += f"\n[contents of what was taken out here: {where}]" if where else ""
     edits: list[Edit] = []
     for n, (a, b) in enumerate(runs):
-        new: list[Json] = (
-            [view.format.reference(f"{text}\n[contents of what was taken out here: {where}]")] if n == 0 else []
-        )
+        new: list[Json] = [view.format.reference(text)] if n == 0 else []
         edits.append(view.replace(layer, action, ((a,), (b,)), new, reason=reason, ref=ref if n == 0 else ""))
     return alternating(view, edits, layer, join=join)
 

@@ -8,7 +8,7 @@ from typing import Literal
 from ..formats import encode_as_is
 from ..summary.wording import outcome_of, preview, target_at
 from ..types import Edit, Json
-from ..view import ResultAt, View
+from ..view import ResultAt, View, noted
 from .keep import is_kept
 
 Action = Literal["stored", "cleared"]
@@ -38,7 +38,7 @@ def cleared(view: View, layer: str, result: ResultAt, reason: str) -> Edit | Non
     text = taken_text(view, result)
     ref, where = view.refer(text)
     size = size_words(len(text), round(source_tokens(view, result) * view.ratio))
-    line = f"[cleared to save room: {target_words(result)} -> {outcome_of(result.part)}; {size}; {where}]"
+    line = f"[cleared to save room: {target_words(result)} -> {outcome_of(result.part)}; {noted(size, where)}]"
     return _replaced(view, layer, "cleared", result, line, reason, ref)
 
 
@@ -50,7 +50,7 @@ def previewed(
     ref, where = view.refer(text)
     shown = preview(result.part.text, head_chars=head_chars, tail_chars=tail_chars, error_lines=error_lines)
     size = size_words(len(text), round(source_tokens(view, result) * view.ratio))
-    head = f"[long output of {target_words(result)}: {size}; {where}; its beginning and end follow]"
+    head = f"[long output of {target_words(result)}: {noted(size, where)}; its beginning and end follow]"
     return _replaced(view, layer, "stored", result, f"{head}\n{shown}", reason, ref)
 
 

@@ -12,7 +12,7 @@ from ..formats import encode_as_is
 from ..summary.wording import head as head_of
 from ..summary.wording import tail as tail_of
 from ..types import Edit, Json, Part
-from ..view import View
+from ..view import View, noted
 from .fold import is_joined
 from .result import previewed
 
@@ -25,7 +25,8 @@ def cut_text(view: View, text: str, keep_chars: int) -> tuple[str, str]:
     ref, where = view.refer(text)
     begin, end = head_of(text, keep_chars * 2 // 3), tail_of(text, keep_chars // 3)
     missing = len(text) - len(begin) - len(end)
-    return f"{begin}\n[{missing:,} characters left out here to save room; {where}]\n{end}", ref
+    note = noted(f"{missing:,} characters left out here to save room", where)
+    return f"{begin}\n[{note}]\n{end}", ref
 
 
 def results(view: View, keep_chars: int, *, unseen: bool) -> Iterator[Edit]:
@@ -182,7 +183,7 @@ def media(
         if view.edit_of(i, part.block) is not None or (part.kind == "result" and part.server):
             continue
         ref, where = view.refer(encode_as_is(_raw(view, i, part)).decode())
-        line = f"[{_media_words(part)} taken out to save room; {where}]"
+        line = f"[{noted(f'{_media_words(part)} taken out to save room', where)}]"
         if part.kind == "result":
             text = f"{part.text}\n{line}" if part.text else line
             new = view.format.replace_result(view.messages[i].data, part, text)

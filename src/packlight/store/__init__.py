@@ -5,9 +5,21 @@ from __future__ import annotations
 import os
 
 from .base import REF_CHARS, BatchRow, Blob, Document, PurgeStats, Store, text_hash
+from .journal_only import JournalOnly
 from .memory import MemoryStore
 
-__all__ = ["REF_CHARS", "BatchRow", "Blob", "Document", "MemoryStore", "PurgeStats", "Store", "open_store", "text_hash"]
+__all__ = [
+    "REF_CHARS",
+    "BatchRow",
+    "Blob",
+    "Document",
+    "JournalOnly",
+    "MemoryStore",
+    "PurgeStats",
+    "Store",
+    "open_store",
+    "text_hash",
+]
 
 
 def open_store(folder: str | os.PathLike[str] | None = None) -> Store:

@@ -1,0 +1,114 @@
+"""What comes back: the events of a stream as they arrive, and what they and whole replies tell."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidRequest
+from ..integrations.events import has_begun, overflow_in, usage_in
+from ..overflow import classify
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["READABLE", "Stream", "decoder", "readable_only"]
+
+READABLE = ("gzip", "deflate", "zstd", "identity")
+"""Encodings of a reply that can be looked into."""
+MAX_EVENT_BYTES = 16 << 20
+
+
+def readable_only(accept_encoding: str) -> str:
+    """An Accept-Encoding without what can't be looked into here (br); as it was where there is nothing of it."""
+    names = [name.strip() for name in accept_encoding.split(",")]
+    kept = [n for n in names if n.partition(";")[0].strip().lower() in READABLE]
+    return accept_encoding if len(kept) == len(names) else ", ".join(kept) or "identity"
+
+
+def decoder(encoding: str) -> Callable[[bytes], bytes] | None:
+    """What makes text of a reply's bytes, piece by piece; None for an encoding that is not known."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return lambda data: data
+    if name in ("gzip", "x-gzip", "deflate"):
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+    if name == "zstd":
+        return zstd.ZstdDecompressor().decompress
+    return None
+
+
+class Stream:
+    """Server-sent events, fed as bytes come. Knows when the answer has begun, and gathers what was counted."""
+
+    def __init__(self, decode: Callable[[bytes], bytes] | None) -> None:
+        self._decode = decode
+        self._rest = b""
+        self.begun = False
+        """A part of the answer has come, or something that can't be read."""
+        self.overflow: Any = None
+        """The event that refuses the request for its length, if one came before the answer."""
+        self.usage: dict[str, Any] = {}
+        self.is_complete = False
+
+    def feed(self, data: bytes) -> None:
+        if self._decode is None:
+            self.begun = True
+            return
+        try:
+            self._rest += self._decode(data)
+        except (zlib.error, zstd.ZstdError, EOFError):
+            self._decode, self.begun = None, True
+            return
+        for event in self._events():
+            self._note(event)
+        if len(self._rest) > MAX_EVENT_BYTES:
+            self._decode, self.begun, self._rest = None, True, b""
+
+    def _events(self) -> Iterator[Any]:
+        """The data of whole events; only those are parsed that can tell something here."""
+        text = self._rest.replace(b"\r\n", b"\n") if b"\r" in self._rest else self._rest
+        *whole, self._rest = text.split(b"\n\n")
+        for event in whole:
+            lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
+            data = b"\n".join(lines)
+            if data == b"[DONE]":
+                self.is_complete = True
+            elif data and (not self.begun or b'"usage"' in data or b"_stop" in data or b"response." in data[:200]):
+                try:
+                    yield msgspec.json.decode(data)
+                except (msgspec.MsgspecError, UnicodeError):
+                    self.begun = True
+
+    def _note(self, event: Any) -> None:
+        if not isinstance(event, Mapping):
+            return
+        if not self.begun and (_overflow(event)):
+            self.overflow = event
+        self.begun = self.begun or has_begun(event)
+        self.usage |= usage_in(event)
+        kind = event.get("type")
+        self.is_complete = self.is_complete or kind in ("message_stop", "response.completed", "response.incomplete")
+
+
+def _overflow(event: Mapping[str, Any]) -> bool:
+    if event.get("error") and event.get("type") in (None, "error"):  # Chat's stream: `data: {"error": {...}}`
+        return classify(event) is not None
+    return overflow_in(event) is not None
+
+
+def reply_body(data: bytes, encoding: str) -> Any:
+    """A whole reply as JSON; None when it can't be read."""
+    decode = decoder(encoding)
+    if decode is None:
+        return None
+    try:
+        return msgspec.json.decode(decode(data))
+    except (msgspec.MsgspecError, UnicodeError, zlib.error, zstd.ZstdError, EOFError, InvalidRequest):
+        return None

@@ -1,0 +1,200 @@
+"""The proxy as a running thing: an application, its sockets, its processes and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import aiohttp
+from aiohttp import web
+
+from .engine import Engine
+from .guard import admitted
+from .relay import Relay
+from .settings import Settings
+from .watch import Thread, Turn, Watch
+
+__all__ = ["Proxy", "serve"]
+
+MAX_REQUEST_BYTES = 512 << 20
+CONNECT_SECONDS = 30.0
+SWITCH_SECONDS = 0.001
+"""How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
+THREADS = 4
+GRACE_SECONDS = 5.0
+
+
+class Proxy:
+    """A proxy in this process: `async with Proxy(settings) as proxy` serves until it is left; `port` is then known."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises StoreError when the folder of a store can't be used."""
+        self.settings = settings
+        self.engine = Engine(settings)
+        self.watch = Watch()
+        self.port = settings.port
+        self._runner: web.AppRunner | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        token = f"/token/{self.settings.token}" if self.settings.token else ""
+        return f"http://{host}:{self.port}{token}"
+
+    async def __aenter__(self) -> Proxy:
+        sys.setswitchinterval(SWITCH_SECONDS)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="packlight"))
+        session = await self._stack.enter_async_context(_session())
+        app = self._app(Relay(self.engine, session, self.watch))
+        self._runner = web.AppRunner(
+            app, auto_decompress=False, handler_cancellation=True, access_log=None, shutdown_timeout=GRACE_SECONDS
+        )
+        await self._runner.setup()
+        self._stack.push_async_callback(self._runner.cleanup)
+        shared = self.settings.workers > 1 or None
+        site = web.TCPSite(self._runner, self.settings.host, self.settings.port, backlog=1024, reuse_port=shared)
+        try:
+            await site.start()
+        except OSError:
+            await self.__aexit__()
+            raise
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+        self.engine.close()
+
+    def _app(self, relay: Relay) -> web.Application:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            path, why = admitted(self.settings, request.raw_path, {k.lower(): v for k, v in request.headers.items()})
+            if why:
+                return _refused(403, why)
+            if request.headers.get("Upgrade", "").lower() == "websocket":
+                return _refused(426, "this proxy speaks HTTP only: send the request by POST")
+            if request.method in ("GET", "HEAD") and path.partition("?")[0] == "/healthz":
+                return web.json_response({"status": "ok", "requests": self.watch.requests})
+            return await relay(request, path)
+
+        app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+        app.router.add_route("*", "/{path:.*}", handle)
+        app.on_response_prepare.append(_as_upstream)
+        return app
+
+
+async def _as_upstream(request: web.Request, response: web.StreamResponse) -> None:
+    """Only what came from upstream names a server."""
+    if response.headers.get("Server", "").startswith("Python/"):
+        del response.headers["Server"]
+
+
+def _refused(status: int, why: str) -> web.Response:
+    body = {"type": "error", "error": {"type": "proxy_error", "message": f"packlight: {why}"}}
+    return web.json_response(body, status=status)
+
+
+@contextlib.asynccontextmanager
+async def _session() -> AsyncIterator[aiohttp.ClientSession]:
+    """Connections upstream: as many as needed, replies as they are, no cookies kept, no time limit on an answer."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        trust_env=True,
+        read_bufsize=1 << 18,
+    ) as session:
+        yield session
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM. Raises StoreError and OSError when it can't begin."""
+    if settings.workers > 1:
+        _supervise(settings)
+    else:
+        asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with Proxy(settings) as proxy:
+        proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
+        _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
+        await stop.wait()
+
+
+def _supervise(settings: Settings) -> None:
+    """One process a worker on the same port; when one dies another takes its place, when we are told to end all do."""
+    children: set[int] = set()
+    ended = False
+
+    def end(number: int, frame: object) -> None:
+        nonlocal ended
+        ended = True
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+
+    def begin() -> None:
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                asyncio.run(_serve(settings))
+            finally:
+                os._exit(0)
+        children.add(child)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    for _ in range(settings.workers):
+        begin()
+    while children:
+        try:
+            child, status = os.wait()
+        except InterruptedError:
+            continue
+        children.discard(child)
+        if not ended and os.waitstatus_to_exitcode(status) != 0:
+            begin()
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _about(settings: Settings) -> str:
+    where = f"store {settings.store}" if settings.store else "no text kept" if not settings.journal else "edits kept"
+    return f"{settings.mode}, {settings.policy}, {where}; upstream {settings.upstream or 'by path'}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _log(settings: Settings, thread: Thread, turn: Turn) -> None:
+    """One line: of every request as JSON, or of those that were changed or failed for people."""
+    if settings.json_log:
+        fields = {name: getattr(turn, name) for name in turn.__slots__}
+        _say(json.dumps({"thread": thread.id, **fields}))
+    elif not settings.quiet and (turn.new_edits or turn.rescues or turn.error):
+        size = f"{turn.tokens_before:,} -> {turn.tokens_after:,} tokens"
+        rescued = f", sent again {turn.rescues} times" if turn.rescues else ""
+        _say(f"{turn.outcome}: {turn.model} {thread.id}: {size}{rescued}: {turn.error or turn.reason}")

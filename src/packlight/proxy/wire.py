@@ -1,0 +1,152 @@
+"""Request bodies on the wire: taken apart once, put together again byte for byte where nothing was changed.
+
+A client sends its full history each time. What it sent before is known by its bytes and never parsed again: the same
+bytes give the same object, which is what makes the engine's own work grow with what is new.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidRequest
+from ..formats import encode_as_is
+from ..jsonio import MAX_LEVELS, dump, levels, load
+from ..types import Json
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["Body", "Memo", "decompressed"]
+
+MAX_BODY_BYTES = 512 << 20
+"""No provider takes as much; a compressed body that grows beyond it is not looked at."""
+MEMO_BYTES = 256 << 20
+_ENTRY_BYTES = 400
+"""What an entry weighs beside its text, about."""
+
+_envelope = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_list = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def decompressed(data: bytes, encoding: str) -> bytes:
+    """A body as its text. Raises InvalidRequest for an encoding that is not known, and for data that is not in it."""
+    names = [name.strip().lower() for name in encoding.split(",") if name.strip()]
+    for name in reversed(names):
+        try:
+            data = _unpacked(data, name)
+        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+            raise InvalidRequest(f"the body is not {name}: {error}") from None
+    return data
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    if name == "identity":
+        return data
+    if name in ("gzip", "x-gzip"):
+        return _limited(gzip.GzipFile(fileobj=BytesIO(data)).read(MAX_BODY_BYTES + 1))
+    if name == "deflate":
+        for window in (zlib.MAX_WBITS, -zlib.MAX_WBITS):  # some send it without its zlib header
+            try:
+                return _limited(zlib.decompressobj(window).decompress(data, MAX_BODY_BYTES + 1))
+            except zlib.error as error:
+                failure = error
+        raise failure
+    if name == "zstd":
+        return _limited(zstd.ZstdFile(BytesIO(data)).read(MAX_BODY_BYTES + 1))
+    raise InvalidRequest(f"the body is encoded as {name}, which is not known here")
+
+
+def _limited(data: bytes) -> bytes:
+    if len(data) > MAX_BODY_BYTES:
+        raise InvalidRequest(f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
+    return data
+
+
+class Memo:
+    """JSON texts that were parsed before, least recently used first out. Safe to share between threads."""
+
+    def __init__(self, max_bytes: int = MEMO_BYTES) -> None:
+        self._values: OrderedDict[bytes, Json] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def value(self, text: bytes) -> Json:
+        """What the text says; the same object for the same bytes. Raises InvalidRequest."""
+        with self._lock:
+            if text in self._values:
+                self._values.move_to_end(text)
+                return self._values[text]
+        value = load(text)
+        with self._lock:
+            if text in self._values:
+                return self._values[text]
+            self._values[text] = value
+            self._bytes += len(text) + _ENTRY_BYTES
+            while self._bytes > self._max_bytes:
+                old, _ = self._values.popitem(last=False)
+                self._bytes -= len(old) + _ENTRY_BYTES
+        return value
+
+
+class Body:
+    """A request's body: `request` for the engine, and the bytes that each part of it came from."""
+
+    def __init__(self, text: bytes, list_key: str, memo: Memo) -> None:
+        """Raises InvalidRequest when it is no JSON object with that list, or one nested too deep."""
+        self.text = text
+        self._list_key = list_key
+        self._texts: dict[str, bytes] = {}
+        self._item_texts: dict[int, bytes] = {}
+        self.request: dict[str, Json] = {}
+        if levels(text) > MAX_LEVELS:
+            raise InvalidRequest(f"JSON nested deeper than {MAX_LEVELS:,} levels")
+        try:
+            parts = {key: bytes(part) for key, part in _envelope.decode(text).items()}
+            self._read(parts, memo)
+        except (msgspec.MsgspecError, UnicodeError):  # legal but odd, or no JSON
+            self._read_oddly(load(text))
+        if not isinstance(self.request.get(list_key), (list, str)):
+            raise InvalidRequest(f"a request has a list `{list_key}`")
+
+    def _read(self, parts: Mapping[str, bytes], memo: Memo) -> None:
+        self._texts = dict(parts)
+        for key, text in parts.items():
+            if key != self._list_key or not text.lstrip().startswith(b"["):
+                self.request[key] = memo.value(text)
+                continue
+            texts = [bytes(raw) for raw in _list.decode(text)]
+            items = [memo.value(t) for t in texts]
+            self._item_texts = {id(item): t for item, t in zip(items, texts, strict=True)}
+            self.request[key] = items
+
+    def _read_oddly(self, value: Json) -> None:
+        if not isinstance(value, dict):
+            raise InvalidRequest(f"a request is an object, not {type(value).__name__}")
+        self.request, self._texts, self._item_texts = value, {}, {}
+
+    def encoded(self, request: Mapping[str, Any]) -> bytes:
+        """A request made from this one: what is the same object keeps its bytes."""
+        if not self._texts:
+            return dump(dict(request))
+        parts = [encode_as_is(key) + b":" + self._text(key, value) for key, value in request.items()]
+        return b"{" + b",".join(parts) + b"}"
+
+    def _text(self, key: str, value: Any) -> bytes:
+        if key in self._texts and value is self.request.get(key):
+            return self._texts[key]
+        if key == self._list_key and isinstance(value, list):
+            known = self._item_texts
+            return b"[" + b",".join([known.get(id(item)) or encode_as_is(item) for item in value]) + b"]"
+        return encode_as_is(value)
