@@ -20,6 +20,7 @@ from ..formats import format_named, read_message
 from ..replay.readers.agent import VERSION, begins, messages_in
 from ..replay.readers.lines import read_records
 from ..replay.session import Notes
+from ..store import state_folder
 from ..types import FormatName, Json
 from ..view import pair
 from .apis import Call
@@ -32,16 +33,15 @@ except ImportError as error:
 _NAME_CHARS = 40
 
 
-def state_folder(folder: Path) -> Path:
+def sessions_folder(folder: Path) -> Path:
     """Where the sessions of a working folder are kept: private, in the user's state folder."""
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     mark = sha256(os.fsencode(folder)).hexdigest()[:8]
-    return Path(home) / "packlight" / "sessions" / f"{folder.name[:_NAME_CHARS] or 'root'}-{mark}"
+    return state_folder() / "sessions" / f"{folder.name[:_NAME_CHARS] or 'root'}-{mark}"
 
 
 def newest_session(folder: Path) -> Path:
     """Raises AgentError when the working folder has none."""
-    found = sorted(state_folder(folder).glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    found = sorted(sessions_folder(folder).glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise AgentError(f"{folder}: there is no session to continue")
     return found[-1]

@@ -1,4 +1,4 @@
-"""The command line: `packlight replay | compact | check | restore | recall | proxy | agent`.
+"""The command line: `packlight replay | compact | check | restore | recall | purge | run | proxy | agent`.
 
 Each command reads a file or standard input, prints for people, or JSON with `--json`, and exits with 0, 1 (findings)
 or 2 (usage or bad input: one clear line).
@@ -27,6 +27,7 @@ examples:
   packlight restore small.json --store .packlight  and back, exactly
   packlight check request.json                     is this request valid for its API?
   packlight recall src/auth.py --store .packlight  what was taken out, by path, reference or words
+  packlight run claude                             Claude Code keeps working past its window
   packlight proxy                                  any agent keeps working past its window
   packlight agent "fix the failing test"           a small agent that never runs out of window
 
@@ -107,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     _check(commands)
     _restore(commands)
     _recall(commands)
+    _purge(commands)
+    _run(commands)
     _proxy(commands)
     _agent(commands)
     return parser
@@ -275,6 +278,41 @@ def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")
     parser.add_argument("--limit", type=_count, default=5, metavar="N", help="at most so many finds (default 5)")
     _json(parser)
+
+
+def _purge(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "purge",
+        "remove what is kept, for good",
+        "Of a store, or without --store of what the proxy remembers in the user's state folder.",
+        "packlight purge --keep-days 30",
+        "packlight purge --store .packlight --max-bytes 500m",
+        "packlight purge --all",
+    )
+    _store(parser, required=False)
+    parser.add_argument("--keep-days", type=_days, metavar="DAYS", help="conversations not used for so long")
+    parser.add_argument("--max-bytes", type=_count, metavar="N", help="those not used for longest, until the rest fits")
+    parser.add_argument("--conversation", metavar="ID", help="this one")
+    parser.add_argument("--all", action="store_true", help="everything, learned windows too")
+    _json(parser)
+
+
+def _run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "run",
+        "run an agent behind a proxy of its own, so that it keeps working past its window",
+        "Knows Claude Code and Codex; any other command is told by the usual variables (ANTHROPIC_BASE_URL,\n"
+        "OPENAI_BASE_URL). Says what it sets, is silent until the command ends, then says what was done.\n"
+        "Exits as the command does. Needs packlight[proxy].",
+        "packlight run claude",
+        'packlight run codex exec "fix the failing test"',
+        "packlight run --window-tokens 64k -- python my_agent.py",
+    )
+    _proxied(parser)
+    parser.add_argument("command_line", metavar="CMD", nargs=argparse.REMAINDER, help="the command and its arguments")
+    parser.set_defaults(host="127.0.0.1", port=0, workers=1, json=False)
 
 
 def _proxy(commands: argparse._SubParsersAction[_Parser]) -> None:

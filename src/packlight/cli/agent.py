@@ -19,7 +19,7 @@ from ..agent.loop import Agent, take_up
 from ..agent.permission import Permission
 from ..agent.prompt import new_rules, system_prompt
 from ..agent.screen import Screen
-from ..agent.session import Session, newest_session, state_folder
+from ..agent.session import Session, newest_session, sessions_folder
 from ..agent.shell import kill_left
 from ..agent.tools import TOOLS
 from ..agent.workspace import Workspace
@@ -83,7 +83,7 @@ def _session(args: argparse.Namespace, folder: Path) -> Session:
         **({"store": str(Path(args.store).absolute())} if args.store else {}),
     }
     head = api.head(system, tools, args.max_tokens or MAX_TOKENS)
-    session = Session.new(state_folder(folder), {**about, "head": head})
+    session = Session.new(sessions_folder(folder), {**about, "head": head})
     session.add(api.opening(system))
     return session
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..errors import PacklightError
+from ..store import state_folder
 
 try:
     from ..proxy import Settings, serve
     from ..proxy.server import new_token
-    from ..proxy.settings import state_folder
 except ModuleNotFoundError as error:
     raise PacklightError(f"the proxy needs an extra: pip install 'packlight[proxy]' ({error})") from error
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..compaction import Compaction
 from ..compactor import Compactor
-from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError
+from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError, StoreError
 from ..integrations.events import usage_in
 from ..models import lookup
 from ..overflow import classify
@@ -38,11 +38,15 @@ class Engine:
     """Everything that the connections share. Safe to use from several threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises StoreError when the folder of a store can't be used."""
         self.settings = settings
         self.memo = Memo()
         self.store = _store(settings)
-        self._key = load_key(settings.folder)
+        self.trouble: StoreError | None = None
+        """Why nothing can be written; then all is kept in memory as far as it must be."""
+        try:
+            self._key = load_key(settings.folder)
+        except StoreError as error:
+            self.trouble, self._key = error, load_key(None)
         self._policy = _policy(settings)
         self._compactors: OrderedDict[tuple[str, int | None], Compactor] = OrderedDict()
         self._lock = threading.Lock()

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ..errors import StoreError
+from ..store.files import KEY_FILE, prepare_folder
 
 __all__ = ["load_key", "owner_of", "session_of"]
 
@@ -38,9 +39,9 @@ def load_key(folder: Path | None) -> bytes:
     """
     if folder is None:
         return secrets.token_bytes(_KEY_BYTES)
-    path = folder / "key"
+    path = folder / KEY_FILE
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prepare_folder(folder)
         with suppress(FileExistsError):
             _create(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()

@@ -57,7 +57,7 @@ class Relay:
 
     async def __call__(self, request: web.Request, path: str) -> web.StreamResponse:
         endpoint = endpoint_of(request.method, path)
-        url = URL(upstream_url(path, _lower(request.headers), self.engine.settings.upstream), encoded=True)
+        url = URL(upstream_url(path, _lower(request.headers), self.engine.settings), encoded=True)
         try:
             if endpoint is None:
                 return await self._through(request, url)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..formats import format_named
 from ..types import FormatName
+from .settings import Settings
 
 __all__ = ["Endpoint", "endpoint_of", "side_request", "upstream_url"]
 
@@ -97,21 +98,19 @@ def _last_text(items: list[Any]) -> str:
 
 # --- where it goes ---------------------------------------------------------------------------------------------------
 
-ANTHROPIC = "https://api.anthropic.com"
-OPENAI = "https://api.openai.com"
 CHATGPT = "https://chatgpt.com/backend-api/codex"
 """Where Codex sends what a ChatGPT login pays for."""
 
 
-def upstream_url(raw_path: str, headers: Mapping[str, str], upstream: str | None) -> str:
-    """The full URL that a request goes on to. `upstream` takes all paths; else it is told by path and headers."""
-    if upstream:
-        return _joined(upstream, raw_path)
+def upstream_url(raw_path: str, headers: Mapping[str, str], settings: Settings) -> str:
+    """The full URL that a request goes on to: of the one upstream that was named, else by path and headers."""
+    if settings.upstream:
+        return _joined(settings.upstream, raw_path)
     if "chatgpt-account-id" in headers:
         return CHATGPT + raw_path.removeprefix("/backend-api/codex").removeprefix("/v1")
     path = raw_path.partition("?")[0]
     is_anthropic = "anthropic-version" in headers or "x-api-key" in headers or "/messages" in path or path == "/"
-    return (ANTHROPIC if is_anthropic else OPENAI) + raw_path
+    return _joined(settings.anthropic if is_anthropic else settings.openai, raw_path)
 
 
 def _joined(upstream: str, raw_path: str) -> str:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import aiohttp
 from aiohttp import web
 
+from ..errors import StoreError
 from .engine import Engine
 from .guard import admitted
 from .relay import Relay
@@ -35,7 +36,6 @@ class Proxy:
     """A proxy in this process: `async with Proxy(settings) as proxy` serves until it is left; `port` is then known."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises StoreError when the folder of a store can't be used."""
         self.settings = settings
         self.engine = Engine(settings)
         self.watch = Watch()
@@ -60,6 +60,8 @@ class Proxy:
         )
         await self._runner.setup()
         self._stack.push_async_callback(self._runner.cleanup)
+        if self.settings.journal and not self.settings.store:
+            loop.run_in_executor(None, self._purge)
         shared = self.settings.workers > 1 or None
         site = web.TCPSite(self._runner, self.settings.host, self.settings.port, backlog=1024, reuse_port=shared)
         try:
@@ -73,6 +75,11 @@ class Proxy:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
         self.engine.close()
+
+    def _purge(self) -> None:
+        """Forget conversations that nobody went on with. Of a folder that the user named nothing is removed."""
+        with contextlib.suppress(StoreError):  # what can't be written is said when something is to be recorded
+            self.engine.store.purge(keep_days=self.settings.keep_days)
 
     def _app(self, relay: Relay) -> web.Application:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -121,7 +128,7 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises StoreError and OSError when it can't begin."""
+    """Serve until SIGINT or SIGTERM. Raises OSError when it can't begin."""
     if settings.workers > 1:
         _supervise(settings)
     else:
@@ -135,6 +142,8 @@ async def _serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with Proxy(settings) as proxy:
         proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
+        if proxy.engine.trouble:
+            _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
         _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
         await stop.wait()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Mode", "Settings", "state_folder"]
+from ..store import state_folder
+
+__all__ = ["Mode", "Settings"]
 
 Mode = Literal["fit", "rescue", "shadow"]
 
@@ -22,6 +23,8 @@ class Settings:
     policy: Literal["default", "thrifty"] = "default"
     upstream: str | None = None
     """One upstream for all paths; None tells Anthropic's and OpenAI's by path and headers."""
+    anthropic: str = "https://api.anthropic.com"
+    openai: str = "https://api.openai.com"
     window_tokens: int | None = None
     """Of every model; None: what is known of it, or learned from a refusal."""
     keep_tools: tuple[str, ...] = ()
@@ -49,9 +52,3 @@ class Settings:
     def folder(self) -> Path | None:
         """Where anything is written at all."""
         return self.store or self.journal
-
-
-def state_folder() -> Path:
-    """The user's own folder for what packlight remembers."""
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "packlight"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from .base import REF_CHARS, BatchRow, Blob, Document, PurgeStats, Store, text_hash
 from .journal_only import JournalOnly
@@ -18,8 +19,15 @@ __all__ = [
     "PurgeStats",
     "Store",
     "open_store",
+    "state_folder",
     "text_hash",
 ]
+
+
+def state_folder() -> Path:
+    """The user's own folder for what packlight remembers; nothing is made here."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "packlight"
 
 
 def open_store(folder: str | os.PathLike[str] | None = None) -> Store:

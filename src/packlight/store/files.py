@@ -17,7 +17,17 @@ from ..errors import StoreError
 DATABASE = "store.db"
 RESULTS = "results"
 TRANSCRIPTS = "transcripts"
-_OURS = {".gitignore", DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", RESULTS, TRANSCRIPTS}
+KEY_FILE = "proxy.key"
+_OURS = {
+    ".gitignore",
+    DATABASE,
+    f"{DATABASE}-wal",
+    f"{DATABASE}-shm",
+    f"{DATABASE}-journal",
+    RESULTS,
+    TRANSCRIPTS,
+    KEY_FILE,
+}
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 

@@ -1,0 +1,34 @@
+"""`packlight purge`: remove what is kept, for good."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from ..errors import PacklightError
+from ..jsonio import dump
+from ..store import open_store, state_folder
+from .streams import needs_folder, say
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = Path(args.store) if args.store else state_folder() / "proxy"
+    if args.keep_days is None and args.max_bytes is None and args.conversation is None and not args.all:
+        raise PacklightError("say what to purge: --keep-days, --max-bytes, --conversation or --all")
+    needs_folder(str(folder))
+    store = open_store(folder)
+    try:
+        gone = store.purge(
+            keep_days=args.keep_days, max_bytes=args.max_bytes, conversation=args.conversation, all=args.all
+        )
+    finally:
+        store.close()
+    if args.json:
+        say(dump(asdict(gone), indent=2).decode())
+    else:
+        say(
+            f"{folder}: {gone.conversations:,} conversations removed ({gone.batches:,} compactions, "
+            f"{gone.documents:,} texts, {gone.files:,} files); {gone.bytes_before:,} -> {gone.bytes_after:,} bytes"
+        )
+    return 0

@@ -1,0 +1,133 @@
+"""One command behind a proxy of its own: `packlight run claude`.
+
+The agent's own files are never written: it is told where the proxy is by its environment and its command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ..errors import PacklightError
+from .server import Proxy
+from .settings import Settings
+from .watch import Watch
+
+__all__ = ["Launch", "launch_of", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a command is started."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    """What is added to the user's own."""
+
+
+def launch_of(command: Sequence[str], url: str, environment: Mapping[str, str]) -> Launch:
+    """What to start so that the command goes through the proxy at `url`; `environment` is the user's own."""
+    name = os.path.basename(command[0])
+    name = name.removesuffix(".exe").removesuffix(".cmd")
+    if name == "claude":
+        return Launch(command=tuple(command), environment=_claude(url, environment))
+    if name == "codex":
+        setting = f'openai_base_url="{url}/v1"'
+        return Launch(command=(command[0], "-c", setting, *command[1:]), environment={"OPENAI_BASE_URL": f"{url}/v1"})
+    general = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_BASE": f"{url}/v1"}
+    return Launch(command=tuple(command), environment=general)
+
+
+def _claude(url: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """A base URL of one's own takes from Claude Code the window of a million tokens and its tool search (2.1.332)."""
+    own = {"ANTHROPIC_BASE_URL": url}
+    if _is_first_party(environment.get("ANTHROPIC_BASE_URL", "")):
+        own["_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"] = "1"
+    return own
+
+
+def _is_first_party(base_url: str) -> bool:
+    return not base_url or base_url.rstrip("/") == "https://api.anthropic.com"
+
+
+def behind(settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """The settings of a proxy before whatever upstream the user's environment names already."""
+    return replace(
+        settings,
+        port=0,
+        quiet=True,
+        anthropic=environment.get("ANTHROPIC_BASE_URL") or settings.anthropic,
+        openai=environment.get("OPENAI_BASE_URL") or environment.get("OPENAI_API_BASE") or settings.openai,
+    )
+
+
+async def run(settings: Settings, command: Sequence[str]) -> int:
+    """Run a command behind a proxy until it ends; its exit code, or 128 and the number of the signal that ended it.
+
+    Raises PacklightError when there is no such command.
+    """
+    if shutil.which(command[0]) is None:
+        raise PacklightError(f"{command[0]}: there is no such command")
+    async with Proxy(behind(settings, os.environ)) as proxy:
+        launch = launch_of(command, proxy.url, os.environ)
+        _say(f"packlight: {told(launch)}")
+        code = await _ended(launch)
+        for line in done(proxy.watch):
+            _say(f"packlight: {line}")
+        return code
+
+
+async def _ended(launch: Launch) -> int:
+    """Signals of the terminal reach the command itself; what is sent to us alone is sent on to it."""
+    process = await asyncio.create_subprocess_exec(*launch.command, env={**os.environ, **launch.environment})
+    loop = asyncio.get_running_loop()
+
+    def send_on(number: int) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, send_on, number)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    code = await process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def told(launch: Launch) -> str:
+    """The command as somebody would type it who wanted the same without us."""
+    settings = [f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()]
+    return " ".join([*settings, *map(shlex.quote, launch.command[:3])]) + (" ..." if len(launch.command) > 3 else "")
+
+
+def done(watch: Watch) -> list[str]:
+    """What was done, for whoever looks at it when the command has ended."""
+    threads = [t for t in watch.threads.values() if t.requests]
+    turns = [turn for t in threads for turn in t.turns]
+    compactions, rescues = sum(t.compactions for t in threads), sum(t.rescues for t in threads)
+    errors = [turn.error for turn in turns if turn.error]
+    lines = [f"{watch.requests:,} requests; " + _changes(compactions, rescues)]
+    if compactions or rescues:
+        before, after = sum(t.tokens_before for t in turns), sum(t.tokens_after for t in turns)
+        largest = max(t.tokens_before for t in turns)
+        lines.append(f"the conversation grew to {largest:,} tokens; {after:,} were sent in all, instead of {before:,}")
+    if errors:
+        lines.append(f"{len(errors):,} requests went on unchanged after an error of ours, the last: {errors[-1]}")
+    return lines
+
+
+def _changes(compactions: int, rescues: int) -> str:
+    if not compactions and not rescues:
+        return "all fitted, nothing was changed"
+    parts = [f"{compactions:,} compactions"] if compactions else []
+    return ", ".join(parts + ([f"{rescues:,} rescued from a refusal"] if rescues else []))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
