@@ -1,4 +1,4 @@
-"""The command line: `packlight replay | compact | check | restore | recall | purge | run | proxy | agent`.
+"""The command line: `packlight replay | compact | check | restore | recall | purge | run | proxy | doctor | agent`.
 
 Each command reads a file or standard input, prints for people, or JSON with `--json`, and exits with 0, 1 (findings)
 or 2 (usage or bad input: one clear line).
@@ -111,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     _purge(commands)
     _run(commands)
     _proxy(commands)
+    _doctor(commands)
     _agent(commands)
     return parser
 
@@ -334,6 +335,25 @@ def _proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--workers", type=_count, default=1, metavar="N", help="so many processes (default 1)")
     _proxied(parser)
     parser.add_argument("--json", action="store_true", help="log every request as a line of JSON")
+
+
+def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "doctor",
+        "send real requests down the real path, and say what works and what does not",
+        "With ANTHROPIC_API_KEY or OPENAI_API_KEY: three small requests for each API to its cheapest model, one of\n"
+        "them compacted on the way (some 10,000 input tokens in all). With the name of an agent: it is asked one\n"
+        "thing through a proxy, with whatever login it has. Writes nothing. Exits with 1 when something does not work.",
+        "packlight doctor",
+        "packlight doctor claude",
+        "packlight doctor --upstream http://127.0.0.1:8000 --model my-model",
+    )
+    parser.add_argument("agent", nargs="?", choices=("claude", "codex"), metavar="AGENT", help="claude or codex")
+    parser.add_argument("--model", metavar="M", help="ask this one, not the cheapest")
+    _proxied(parser)
+    _json(parser)
+    parser.set_defaults(host="127.0.0.1", port=0, workers=1)
 
 
 def _proxied(parser: _Parser) -> None:

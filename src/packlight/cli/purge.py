@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..errors import PacklightError
-from ..jsonio import dump
 from ..store import open_store, state_folder
-from .streams import needs_folder, say
+from .streams import needs_folder, show, show_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,9 +24,9 @@ def run(args: argparse.Namespace) -> int:
     finally:
         store.close()
     if args.json:
-        say(dump(asdict(gone), indent=2).decode())
+        show_json(asdict(gone))
     else:
-        say(
+        show(
             f"{folder}: {gone.conversations:,} conversations removed ({gone.batches:,} compactions, "
             f"{gone.documents:,} texts, {gone.files:,} files); {gone.bytes_before:,} -> {gone.bytes_after:,} bytes"
         )

@@ -22,7 +22,7 @@ import msgspec
 from ..errors import StoreError
 from ..store.files import KEY_FILE, prepare_folder
 
-__all__ = ["load_key", "owner_of", "session_of"]
+__all__ = ["credential_kind", "load_key", "owner_of", "session_of"]
 
 _CREDENTIALS = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
 _RENEWED = ("bearer sk-ant-oat", "bearer eyj")
@@ -70,6 +70,12 @@ def owner_of(headers: Mapping[str, str], request: Mapping[str, Any], key: bytes)
     if credential.lower().startswith(_RENEWED):
         credential = _account(headers, request, credential) or credential
     return hmac.new(key, credential.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
+
+
+def credential_kind(headers: Mapping[str, str]) -> str:
+    """`API key`, `login` or `none`."""
+    credential = next((headers[name] for name in _CREDENTIALS if headers.get(name)), "")
+    return "none" if not credential else "login" if credential.lower().startswith(_RENEWED) else "API key"
 
 
 def _account(headers: Mapping[str, str], request: Mapping[str, Any], credential: str) -> str:

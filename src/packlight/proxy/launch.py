@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..errors import PacklightError
 from .server import Proxy
@@ -21,6 +22,9 @@ from .settings import Settings
 from .watch import Watch
 
 __all__ = ["Launch", "launch_of", "run"]
+
+
+_LINE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +61,11 @@ def _is_first_party(base_url: str) -> bool:
     return not base_url or base_url.rstrip("/") == "https://api.anthropic.com"
 
 
-def behind(settings: Settings, environment: Mapping[str, str]) -> Settings:
+def behind(settings: Settings, environment: Mapping[str, str], **changes: Any) -> Settings:
     """The settings of a proxy before whatever upstream the user's environment names already."""
     return replace(
         settings,
+        **changes,
         port=0,
         quiet=True,
         anthropic=environment.get("ANTHROPIC_BASE_URL") or settings.anthropic,
@@ -103,7 +108,8 @@ async def _ended(launch: Launch) -> int:
 def told(launch: Launch) -> str:
     """The command as somebody would type it who wanted the same without us."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()]
-    return " ".join([*settings, *map(shlex.quote, launch.command[:3])]) + (" ..." if len(launch.command) > 3 else "")
+    line = " ".join([*settings, *map(shlex.quote, launch.command)])
+    return line if line.isprintable() and len(line) <= _LINE_CHARS else f"{' '.join(settings)} {launch.command[0]} ..."
 
 
 def done(watch: Watch) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ..tokens import cache_read_tokens, input_tokens, output_tokens
 from .engine import Exchange
+from .identity import credential_kind
 
 __all__ = ["Thread", "Turn", "Watch"]
 
@@ -48,6 +49,8 @@ class Turn:
     output_tokens: int
     seconds: float
     """What we took before it was sent."""
+    credential: str
+    """Its kind: an API key, a login, none."""
     error: str
 
 
@@ -113,5 +116,6 @@ def _turn(exchange: Exchange, status: int) -> Turn:
         cached_tokens=cache_read_tokens(usage),
         output_tokens=output_tokens(usage) or 0,
         seconds=exchange.seconds,
+        credential=credential_kind(exchange.headers),
         error=f"{type(exchange.error).__name__}: {exchange.error}"[:300] if exchange.error else "",
     )
