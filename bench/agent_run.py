@@ -106,6 +106,7 @@ class Run:
         self.said = [TASK]
         self.emitted = 0
         self.process: subprocess.Popen[str] | None = None
+        self.killer: threading.Timer | None = None
         self.log = ""
         self.server = ModelServer(self.answer, window_tokens=window_tokens, judge=self.judge)
         self._last: list[str] = []
@@ -167,6 +168,8 @@ class Run:
             return self._help(text)
         self._fault(number)
         if self.emitted >= self.plan.calls:
+            if self.killer is not None:
+                self.killer.join()
             return Reply("The audit has ended.")
         calls = tuple(self._calls(number))
         self.emitted += len(calls)
@@ -202,16 +205,20 @@ class Run:
     # --- the faults -----------------------------------------------------------------------------------------------
 
     def _fault(self, number: int) -> None:
+        """One at a time: who is killed while the disk takes nothing loses what was said meanwhile."""
         for at in [at for at in self.plan.windows if at <= number]:
             self.server.window_tokens = self.plan.windows.pop(at)
-        full = number in self.plan.full_disk
-        self.seen.disk_full_answers += full
+        disk, is_dying = self.plan.full_disk, self.killer is not None and self.killer.is_alive()
+        is_full = not is_dying and number >= disk.start and self.seen.disk_full_answers < len(disk)
+        self.seen.disk_full_answers += is_full
         assert self.process is not None
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4_096 if full else hard, hard))
-        for at in [at for at in self.plan.kills if at <= number]:
-            self.plan.kills.discard(at)
-            threading.Timer(self.random.random() * 0.3, self._kill, [self.process]).start()
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4_096 if is_full else hard, hard))
+        due = [at for at in sorted(self.plan.kills) if at <= number]
+        if due and not is_full and not is_dying:
+            self.plan.kills.discard(due[0])
+            self.killer = threading.Timer(self.random.random() * 0.3, self._kill, [self.process])
+            self.killer.start()
 
     def _kill(self, process: subprocess.Popen[str]) -> None:
         if process.poll() is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import sys
@@ -279,6 +280,31 @@ def test_session_that_a_crash_cut_goes_on(run, work):
     assert list_of(server.requests[1]) == list_of(server.requests[2])
     (session,) = read_sessions(path)
     assert session.turns == 3 and "broken record" in session.notes[0]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process: Linux only")
+@every_api
+def test_kill_while_the_disk_takes_nothing_loses_the_end_only(work, start, api):
+    """The agent goes on in memory; what was not written is lost with it, and what is left is valid."""
+    agents = []
+
+    def script(number, body):
+        if number == 2:
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(agents[0].pid, resource.RLIMIT_FSIZE, (100, hard))
+        calls = {1: bash("echo one"), 2: bash("echo two"), 3: bash("echo $$ > pid; exec sleep 600")}
+        return Reply(calls=(calls[number],)) if number in calls else Reply("Done.")
+
+    with server_of(script) as server:
+        agents.append(start(server, api, "--yes", "wait"))
+        child = int(until(lambda: (work / "pid").exists() and (work / "pid").read_text()))
+        agents[0].kill()
+        os.kill(child, signal.SIGKILL)
+        assert "the session can't be written" in agents[0].communicate(timeout=60)[1]
+        out, notes = start(server, api, "--yes", "--continue", "and now?").communicate(timeout=60)
+    assert (out, server.refusals) == ("Done.\n", []), notes
+    assert results_in(server.requests[2]) == ["one\n", "two\n"]
+    assert results_in(server.requests[3]) == ["one\n"] and "and now?" in json.dumps(server.requests[3])
 
 
 def test_session_that_ended_wants_a_new_task(run, work):

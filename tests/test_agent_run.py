@@ -23,8 +23,7 @@ def test_task_is_ended_through_all_faults(api, calls, has_writer):
     assert f["invalid"] == [] and f["other_refusals"] == []
     assert f["forgotten"] == [] and f["restored"] and f["lost_refs"] == []
     assert f["kills"] == 4 == len(f["after_kill"])
-    # In some runs one resumed request has edits that no batch since then explains: not understood yet.
-    assert sum(same or due for same, due in f["after_kill"]) >= 3
+    assert all(same or batch for same, batch in f["after_kill"]), "what was sent is sent again, but for a new batch"
     assert f["refused_for_length"] >= 1 and f["batches"] >= 10 and f["disk_full_answers"] >= 1
     assert (f["summaries"] > 0) == has_writer
     assert f["peak_tokens"] <= 32_000 - agent_run.ROOM_TOKENS

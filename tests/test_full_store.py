@@ -4,6 +4,7 @@ written again."""
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -56,9 +57,15 @@ def test_every_request_fits_and_nothing_is_lost(wire):
     assert packlight.recall(store, "src/file_9.py", conversation="x")[0].text == output(9, 5_000)
 
 
-def test_another_process_finds_what_the_store_took_late():
-    """Its first request is what the first process sends."""
-    store = Full()
-    *_, (_, messages, _, c) = walked("chat", store, range(6, 22))
-    again = compactor("chat", window_tokens=WINDOW, store=store).fit(body(messages, "chat"), conversation="x")
-    assert frozen(again.request) == frozen(c.request)
+@pytest.mark.parametrize("wire", WIRES)
+def test_another_process_sends_the_same_as_soon_as_the_store_takes_it(wire):
+    """At the first call after it, without a new batch: who is killed then has lost nothing."""
+    store, is_first = Full(), True
+    for n, messages, _, c in walked(wire, store, range(6, 23)):
+        if n > 22:
+            assert not (is_first and c.report.new_edits), "what is tested is a call without a batch"
+            is_first = False
+            again = compactor(wire, window_tokens=WINDOW, store=store).fit(body(messages, wire), conversation="x")
+            assert frozen(again.request) == frozen(c.request)
+            refs = set(re.findall(r"\bref ([0-9a-f]{12,})", frozen(c.request)))
+            assert refs and all(packlight.recall(store, ref, conversation="x") for ref in refs)

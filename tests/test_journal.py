@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 import json
@@ -52,6 +53,33 @@ def onward(given, wire, *more):
 
 
 # the full history, sent each time
+
+
+@pytest.mark.parametrize("policy", ["default", "classic", "nano"])
+@every_wire
+def test_recorded_only_plans_nothing(wire, policy):
+    """Whatever the policy says: edits that are there are made again, and the rest is as given."""
+    made, given = agent(wire, policy=policy), request(wire)
+    untouched = made.fit(given, recorded_only=True)
+    assert untouched.request is given and not untouched.fits and untouched.report.outcome == "unchanged"
+    c = made.fit(given)
+    grown = onward(given, wire, *turn(wire, MANY, output(MANY, 2_000)))
+    again = made.fit(grown, recorded_only=True)
+    assert again.report.outcome == "reapplied" and not again.report.new_edits
+    assert begins_with(sent(again, wire), sent(c, wire)) and frozen(again.messages[-1]) in frozen(grown)
+    assert sent(asyncio.run(made.afit(grown, recorded_only=True)), wire) == sent(again, wire)
+    assert made.fit(grown).report.new_edits, "it was due all the time"
+
+
+@every_wire
+def test_recorded_only_can_be_recovered_and_counted(wire):
+    made, given = agent(wire), request(wire)
+    c = made.fit(given, recorded_only=True)
+    made.record_usage(c, {"input_tokens": 77_000, "prompt_tokens": 77_000})
+    assert made.fit(given, recorded_only=True).report.tokens_after == 77_000
+    smaller = made.recover(c)
+    assert smaller.report.new_edits and smaller.fits and checker.check(smaller.request, wire) == []
+    assert sent(made.fit(given, recorded_only=True), wire) == sent(smaller, wire)
 
 
 @pytest.mark.parametrize("policy", ["default", "thrifty"])

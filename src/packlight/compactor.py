@@ -224,6 +224,7 @@ class Compactor:
                 items, mended = self._mended(counter.reader, fmt, items, head)
             seen = counter.reader.read(fmt, items, fresh=fresh)
             work = self._work(request, head, seen, counter, conversation, now, mended, fresh)
+            self._bring_held(work)
         except (InvalidRequest, MemoryError):
             raise
         except Exception as error:
@@ -301,6 +302,19 @@ class Compactor:
         """The batch that holds: the store's, or a later one that could only be held in memory."""
         spare = self._spare.head(source.chain) if self._spare is not None else None
         return spare if spare is not None and spare.id not in self._saved else source.batch
+
+    def _bring_held(self, work: Work) -> None:
+        """Into the store what it could not take before, as soon as it can: the request stays the same."""
+        held = work.batch
+        if held is None or held is work.source.batch:
+            return
+        try:
+            batch, ours = self._commit(self._journal, work, work.view, (), [], work.source.batch)
+        except StoreError:
+            return
+        if ours:
+            self._saved.add(held.id)
+            work.source.batch = work.batch = batch
 
     @property
     def held(self) -> Store | None:
