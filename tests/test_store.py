@@ -429,3 +429,10 @@ def test_bounded_memory_forgets_the_least_used() -> None:
     assert [store.batch(str(n)) is not None for n in range(6)] == [False] * 5 + [True]
     big = put(store, "x" * 9_000, id="big", parent="5", conversation="big", created_seconds=9.0, key=b"b")
     assert store.batch("5") and store.batches_at("o", [b"b"]) == [big]
+
+
+def test_owners_are_those_whose_content_is_kept(store: Store) -> None:
+    assert store.owners() == []
+    for owner in ("b", "a", "\ud83d"):
+        store.put_batch(row(id=owner, owner=owner))
+    assert store.owners() == ["a", "b", "\ud83d"]

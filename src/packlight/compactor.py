@@ -362,7 +362,9 @@ class Compactor:
 
     def _batch(self, work: Work, reason: str | None, force: bool) -> Planning:
         ledger = Ledger(self.store, self.owner, recall=self._recall)
-        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
+        work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
+        transcript, unwritten = self._transcript(work)
+        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, transcript=transcript)
         try:
             view = yield from planned(work, self.policy, reason, force)
             own = new_edits(work.view, view)
@@ -376,6 +378,7 @@ class Compactor:
             if own and (why := refused(work, view, gained(before, after))):
                 return self._result(work, work.view, (), f"no batch: {why}", broken=before)
             why = reason or ("large results shortened before they were first sent" if own else "mended")
+            work.error = work.error or unwritten
             return self._recorded(work, view, own, ledger, why, before)
         except (InvalidRequest, MemoryError):
             raise
@@ -392,7 +395,6 @@ class Compactor:
         self, work: Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
     ) -> Compaction:
         error: Exception | None = None
-        work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         documents = ledger.documents(work.view, own, work.conversation)
         held = work.batch if work.batch is not work.source.batch else None
         try:
@@ -406,8 +408,6 @@ class Compactor:
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
             batch, ours = self._commit(self._spare, work, view, own, documents, self._spare.head(work.source.chain))
         work.source.batch = batch if error is None else work.source.batch
-        if error is None and self._recall == "files":
-            error = self._transcribed(work)
         work.batch = batch
         work.conversation = work.conversation or batch.conversation
         if not ours:
@@ -416,14 +416,16 @@ class Compactor:
         self._gauge.sent(work.seen, view, work.now_seconds, batch=batch)
         return self._result(work, view, own, reason, error=error, broken=broken)
 
-    def _transcribed(self, work: Work) -> Exception | None:
+    def _transcript(self, work: Work) -> tuple[str, StoreError | None]:
         """The whole conversation as a plain file of the store, one JSON line a message, for the agent's own tools."""
+        if self._recall != "files":
+            return "", None
         lines = (encode_as_is(m.data).decode() for m in work.source.messages)
         try:
-            self.store.write_transcript(work.conversation, lines, owner=self.owner)
+            path = self.store.write_transcript(work.conversation, lines, owner=self.owner)
         except StoreError as failure:
-            return failure
-        return None
+            return "", failure
+        return str(path or ""), None
 
     def _commit(
         self,

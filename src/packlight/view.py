@@ -119,6 +119,8 @@ class View:
     """The model checks signed thinking against everything before it."""
     refer: Callable[[str], tuple[str, str]] = plain_reference
     """Gives a text's reference, and the words by which a placeholder says how to get it back; "" where nothing can."""
+    transcript: str = ""
+    """A plain file with all messages, one JSON line each, where there is one."""
     keep: Callable[[ResultAt], bool] | None = None
     """Results that the user wants left alone."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -125,13 +125,17 @@ def _same_span(view: View, run: Run) -> bool:
 
 
 def contents(view: View, runs: Iterable[Run]) -> str:
-    """A list of what was taken out, one line a call or text, each with its reference."""
+    """A list of what was taken out, one line a call or text, each with its reference; in files also its line there."""
+    head = [f"Each text in full: {view.transcript}, one message a line."] if view.transcript else []
     return "\n".join(
-        f"{plain_reference(part.text)[0]} {about}"
-        for a, b in runs
-        for i in range(a, b)
-        for k, part in enumerate(view.messages[i].parts)
-        if part.text and (about := _about(view, i, k))
+        head
+        + [
+            f"{f'line {i + 1}: ' if head else ''}{plain_reference(part.text)[0]} {about}"
+            for a, b in runs
+            for i in range(a, b)
+            for k, part in enumerate(view.messages[i].parts)
+            if part.text and (about := _about(view, i, k))
+        ]
     )
 
 

@@ -152,6 +152,10 @@ class Store(Protocol):
         """
         ...
 
+    def owners(self) -> list[str]:
+        """Whose content is kept here, sorted: for the person whose machine it is, who is none of them."""
+        ...
+
     def documents(
         self,
         *,

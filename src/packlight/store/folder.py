@@ -235,6 +235,11 @@ class FolderStore:
             newest = next(id for id, candidate, _ in found if candidate.hex() == hash)
             return _documents(connection, [newest])[0]
 
+    def owners(self) -> list[str]:
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT DISTINCT owner FROM conversations") if connection else ()
+            return sorted(decode(owner) for (owner,) in found)
+
     def documents(
         self,
         *,

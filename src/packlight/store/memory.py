@@ -184,6 +184,10 @@ class MemoryStore:
             hash = choose(prefix, ((entry.document.ref, entry.hash) for entry in entries))
             return next(entry.document for entry in entries if entry.hash == hash)
 
+    def owners(self) -> list[str]:
+        with self._lock:
+            return sorted({owner for owner, _ in self._used})
+
     def documents(
         self,
         *,
