@@ -20,15 +20,13 @@ from ..errors import InvalidRequest
 from ..formats import format_named
 from ..overflow import classify
 from ..types import FormatName
-from .events import StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
+from .events import HELD_BY_PROVIDER, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
 
 __all__ = ["wrap"]
 
 Client = TypeVar("Client")
 
 _ROUTES: dict[str, FormatName] = {"/v1/messages": "anthropic", "/chat/completions": "chat", "/responses": "responses"}
-_HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
-"""With one of these the provider adds messages that we don't see: its count says nothing about ours."""
 _UNREAD = (InvalidRequest, TypeError)
 """What is no request is for the provider to tell; what is no JSON yet (an image as a path), for the SDK to read."""
 _REFUSED = (400, 422)
@@ -223,7 +221,7 @@ class Call:
 
     def record(self) -> None:
         """Record what was gathered, once for a call."""
-        if self._usage and self.c is not None and not any(self.request.get(key) for key in _HELD_BY_PROVIDER):
+        if self._usage and self.c is not None and not any(self.request.get(key) for key in HELD_BY_PROVIDER):
             self.packing.compactor.record_usage(self.c, self._usage)
         self._usage = {}
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..compaction import Compaction
 from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError, StoreError
-from ..integrations.events import usage_in
+from ..integrations.events import HELD_BY_PROVIDER, usage_in
 from ..models import lookup
 from ..overflow import classify
 from ..policy import Policy, preset
@@ -215,7 +215,7 @@ class Exchange:
 
     def replied(self, status: int, body: Any) -> bool:
         """A whole reply: whether to send the request again, else what it counted is noted. Never raises."""
-        if status >= 400 or (self._can_recover and status == 200 and classify(status=status, body=body) is not None):
+        if status >= 400 or (self.may_overflow and classify(status=status, body=body) is not None):
             return self.refused(status, body)
         self.answered(usage_in(body))
         return False
@@ -227,8 +227,9 @@ class Exchange:
         self.usage = dict(usage)
         if not usage or self.c is None or self._compactor is None:
             return
-        if self.engine.settings.mode == "shadow" and self.c.changed:
-            return  # it was counted for another request than the one that would have been sent
+        shadow = self.engine.settings.mode == "shadow"
+        if (shadow and self.c.changed) or any(self.c.given.get(key) for key in HELD_BY_PROVIDER):
+            return  # it was counted for another request than the one that is known here
         try:
             self._compactor.record_usage(self.c, self.usage)
         except PacklightError as error:

@@ -98,9 +98,10 @@ async def _ended(launch: Launch) -> int:
         with suppress(ProcessLookupError):
             process.send_signal(number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, send_on, number)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    with suppress(NotImplementedError):  # Windows has neither
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        loop.add_signal_handler(signal.SIGTERM, send_on, signal.SIGTERM)
+        loop.add_signal_handler(signal.SIGHUP, send_on, signal.SIGHUP)
     code = await process.wait()
     return code if code >= 0 else 128 - code
 

@@ -127,8 +127,8 @@ class Relay:
                 stream.feed(chunk)
         except aiohttp.ClientError:  # cut upstream: the client must see it cut too
             _cut(request)
-        finally:
-            self._end(exchange, up.status, stream)
+        finally:  # of a client that has left, too: what was counted was paid for
+            await asyncio.shield(self._run(lambda: self._end(exchange, up.status, stream)))
         return response
 
     def _end(self, exchange: Exchange, status: int, stream: Stream) -> None:

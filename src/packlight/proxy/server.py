@@ -138,8 +138,9 @@ def serve(settings: Settings) -> None:
 async def _serve(settings: Settings) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt instead
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
     async with Proxy(settings) as proxy:
         proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
         if proxy.engine.trouble:

@@ -19,7 +19,7 @@ import msgspec
 
 from ..errors import InvalidRequest
 from ..formats import encode_as_is
-from ..jsonio import MAX_LEVELS, dump, levels, load
+from ..jsonio import dump, load
 from ..types import Json
 
 if sys.version_info >= (3, 14):
@@ -110,12 +110,10 @@ class Body:
         self._texts: dict[str, bytes] = {}
         self._item_texts: dict[int, bytes] = {}
         self.request: dict[str, Json] = {}
-        if levels(text) > MAX_LEVELS:
-            raise InvalidRequest(f"JSON nested deeper than {MAX_LEVELS:,} levels")
         try:
             parts = {key: bytes(part) for key, part in _envelope.decode(text).items()}
             self._read(parts, memo)
-        except (msgspec.MsgspecError, UnicodeError):  # legal but odd, or no JSON
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):  # legal but odd, or no JSON
             self._read_oddly(load(text))
         if not isinstance(self.request.get(list_key), (list, str)):
             raise InvalidRequest(f"a request has a list `{list_key}`")
