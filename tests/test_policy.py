@@ -15,8 +15,8 @@ from packlight.policy import classic, never, over_budget, preset, thrifty
 from packlight.types import Summary
 
 TABLE = {
-    "default": ("ToolResultBudget", "", "MicroCompact CompactHistory", "ReactiveCompact", over_budget),
-    "thrifty": ("ToolResultBudget", "", "CompactHistory", "ReactiveCompact", thrifty),
+    "default": ("ReadAgain ToolResultBudget", "", "MicroCompact CompactHistory", "ReactiveCompact", over_budget),
+    "thrifty": ("ReadAgain ToolResultBudget", "", "CompactHistory", "ReactiveCompact", thrifty),
     "classic": (
         "",
         "ClassicToolResultBudget SnipCompact ClassicMicroCompact",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import packlight
+from packlight.layers import ReadAgain
 from packlight.policy import PRESETS, Policy
 from packlight.replay.walk import Engine
 
@@ -98,6 +99,8 @@ def of_default() -> list[Policy]:
     for stage in stages:
         layers: Sequence[Any] = getattr(default, stage)
         for layer in layers:
+            if isinstance(layer, ReadAgain):  # it answers what a recorded agent never did
+                continue
             name = type(layer).__name__
             others = tuple(x for x in layers if x is not layer)
             found.append(replace(bare, name=f"only {name}", **{stage: (layer,)}))

@@ -20,11 +20,11 @@ from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryEr
 from .formats import encode_as_is, plain, split
 from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
-from .layers import MediaLimits, ToolResultBudget
+from .layers import MediaLimits
 from .ledger import Ledger
 from .measure import Gauge
-from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, new_edits, planned, refused, target_of
-from .policy import Policy, preset
+from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
+from .policy import RECORDED, Policy, preset
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import Document, MemoryStore, Store, open_store
@@ -229,18 +229,17 @@ class Compactor:
             raise
         except Exception as error:
             return self._unread(request, items, error)
-        if recorded_only:
-            self._gauge.sent(seen, work.view, now)
-            return self._result(work, work.view, (), "only recorded edits were asked for")
-        reason = self._due(work, force)
+        policy = RECORDED if recorded_only else self.policy
+        reason = self._due(work, policy, force)
         if reason and not force and (floor := self._floor(work)):
             return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
         only_mended = work.fresh and bool(work.mended)  # a way back is recorded for that too
-        if reason is None and not only_mended and not self._arrivals(work):
+        if reason is None and not only_mended and not self._arrivals(work, policy):
             self._gauge.sent(seen, work.view, now)
-            return self._result(work, work.view, (), "nothing is due")
+            why = "only recorded edits were asked for" if recorded_only else "nothing is due"
+            return self._result(work, work.view, (), why)
         work.focus = focus
-        result = yield from self._batch(work, reason, force)
+        result = yield from self._batch(work, policy, reason, force)
         if work.calls:
             vain = None if result.report.new_edits else SummaryError("no batch came of its summary")
             self._breaker.note(work.error or vain, now)
@@ -330,14 +329,14 @@ class Compactor:
     def _kept(self, result: ResultAt) -> bool:
         return result.tool in self._keep_tools or (self._keep is not None and self._keep(result))
 
-    def _due(self, work: Work, force: bool) -> str | None:
+    def _due(self, work: Work, policy: Policy, force: bool) -> str | None:
         if force:
             return "asked for"
-        if self.policy.each_call:
-            return self.policy.due(work.size) or "each call"
-        other = self._limit_reason(work) if self.policy.on_overflow else None
+        if policy.each_call:
+            return policy.due(work.size) or "each call"
+        other = self._limit_reason(work) if policy.on_overflow else None
         work.other_limit = other is not None
-        return self.policy.due(work.size) or other
+        return policy.due(work.size) or other
 
     def _limit_reason(self, work: Work) -> str | None:
         """Another limit of the provider that the request breaks."""
@@ -349,24 +348,23 @@ class Compactor:
             return "more or larger images than the provider takes"
         return None
 
-    def _arrivals(self, work: Work) -> bool:
+    def _arrivals(self, work: Work, policy: Policy) -> bool:
         """Whether there are unseen results that `on_arrival` layers should look at."""
         budget, unseen = work.limits.budget_tokens, work.view.messages[work.view.first_unseen :]
         if budget is None or not unseen:
             return False
         largest = max(m.tokens for m in unseen) * work.view.ratio
-        layers = self.policy.on_arrival
-        return any(not isinstance(x, ToolResultBudget) or largest > x.limit_tokens(budget) for x in layers)
+        return any(looks_at(layer, work.view, budget, largest) for layer in policy.on_arrival)
 
     # --- a batch --------------------------------------------------------------------------------------------------
 
-    def _batch(self, work: Work, reason: str | None, force: bool) -> Planning:
+    def _batch(self, work: Work, policy: Policy, reason: str | None, force: bool) -> Planning:
         ledger = Ledger(self.store, self.owner, recall=self._recall)
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         transcript, unwritten = self._transcript(work)
         work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, transcript=transcript)
         try:
-            view = yield from planned(work, self.policy, reason, force)
+            view = yield from planned(work, policy, reason, force)
             own = new_edits(work.view, view)
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
             own = new_edits(work.view, view)
@@ -377,7 +375,7 @@ class Compactor:
             before, after = self._checked(work.view, view)
             if own and (why := refused(work, view, gained(before, after))):
                 return self._result(work, work.view, (), f"no batch: {why}", broken=before)
-            why = reason or ("large results shortened before they were first sent" if own else "mended")
+            why = reason or (own[0].reason if own else "mended")
             work.error = work.error or unwritten
             return self._recorded(work, view, own, ledger, why, before)
         except (InvalidRequest, MemoryError):
@@ -477,7 +475,7 @@ class Compactor:
         work.limits = narrowed(work.limits, found, **measures)
         work.attempt = c.attempt + 1
         work.other_limit = found is not None and found.kind in ("media", "request_bytes")
-        result = yield from self._batch(work, "the provider refused it for its length", force=False)
+        result = yield from self._batch(work, self.policy, "the provider refused it for its length", force=False)
         if not result.report.new_edits:
             why = "nothing more can be taken out"
             raise ContextWindowExceeded(why, needed_tokens=size, limit_tokens=limit) from error

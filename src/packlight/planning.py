@@ -9,7 +9,8 @@ from typing import Any
 from .budget import Limits
 from .formats import encode
 from .journal import Batch
-from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory
+from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory, ReadAgain, ToolResultBudget
+from .layers.read_again import is_pointer
 from .policy import Policy, Size
 from .reading import Reader, Seen
 from .rescue import MAX_ATTEMPTS
@@ -102,6 +103,15 @@ class Work:
             return edits
 
 
+def looks_at(layer: Layer, view: View, budget: int, largest: float) -> bool:
+    """Whether an `on_arrival` layer should look at the unseen results; `largest` is the biggest message's tokens."""
+    if isinstance(layer, ToolResultBudget):
+        return largest > layer.limit_tokens(budget)
+    if isinstance(layer, ReadAgain):
+        return bool(view.edits) and any(is_pointer(r.part.text) for r in view.results(view.first_unseen))
+    return True
+
+
 def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Steps:
     """The view that the policy's layers come to; the one of `work` when they find nothing."""
     view = work.view
@@ -161,7 +171,8 @@ def refused(work: Work, view: View, broken: Sequence[Violation]) -> str | None:
     if broken:
         return f"it would break the request: {broken[0]}"
     freed, budget = work.view.tokens - view.tokens, work.limits.budget_tokens
-    if freed <= 0 and not work.other_limit:
+    restored = any(e.action == "restored" for e in new_edits(work.view, view))
+    if freed <= 0 and not work.other_limit and not restored:
         return "it would not be smaller"
     if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
         head = round(view.head_tokens * view.ratio)

@@ -20,6 +20,7 @@ from .layers import (
     MicroCompact,
     NanoHistory,
     ReactiveCompact,
+    ReadAgain,
     SnipCompact,
     ToolResultBudget,
 )
@@ -113,14 +114,14 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
     {
         "default": Policy(
             name="default",
-            on_arrival=(ToolResultBudget(),),
+            on_arrival=(ReadAgain(), ToolResultBudget()),
             when_due=(MicroCompact(), CompactHistory()),
             on_overflow=(ReactiveCompact(),),
             due=over_budget,
         ),
         "thrifty": Policy(
             name="thrifty",
-            on_arrival=(ToolResultBudget(),),
+            on_arrival=(ReadAgain(), ToolResultBudget()),
             when_due=(CompactHistory(keep_recent_tokens=4_000),),
             on_overflow=(ReactiveCompact(),),
             due=thrifty,
@@ -138,6 +139,10 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
     }
 )
 """The policies by name: what packlight advises, the two articles', and none."""
+
+
+RECORDED = Policy(name="recorded", on_arrival=(ReadAgain(),), due=never)
+"""Only what is recorded, and what its edits make necessary."""
 
 
 def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:

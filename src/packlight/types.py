@@ -104,7 +104,7 @@ class Edit:
     """
 
     layer: str
-    action: Literal["stored", "cleared", "summarised", "shortened", "removed", "inserted", "repaired"]
+    action: Literal["stored", "cleared", "summarised", "shortened", "removed", "restored", "inserted", "repaired"]
     start: Position
     end: Position
     replacement: tuple[Json, ...]

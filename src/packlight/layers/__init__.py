@@ -6,6 +6,7 @@ from .compact_history import ClassicHistory, CompactHistory, NanoHistory
 from .media_limits import MediaLimits
 from .micro_compact import ClassicMicroCompact, MicroCompact
 from .reactive_compact import ReactiveCompact
+from .read_again import ReadAgain
 from .snip_compact import SnipCompact
 from .tool_result_budget import ClassicToolResultBudget, ToolResultBudget
 
@@ -18,6 +19,7 @@ __all__ = [
     "MicroCompact",
     "NanoHistory",
     "ReactiveCompact",
+    "ReadAgain",
     "SnipCompact",
     "ToolResultBudget",
 ]

@@ -16,6 +16,7 @@ from ..compaction import Compaction
 from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError, StoreError
 from ..integrations.events import HELD_BY_PROVIDER, usage_in
+from ..layers import ReadAgain
 from ..models import lookup
 from ..overflow import classify
 from ..policy import Policy, preset
@@ -99,7 +100,7 @@ def _store(settings: Settings) -> Store:
 def _policy(settings: Settings) -> Policy:
     """`default` does nothing ahead of need here: not even a large result is shortened while all fits."""
     policy = preset(settings.policy)
-    return replace(policy, on_arrival=()) if settings.policy == "default" else policy
+    return replace(policy, on_arrival=(ReadAgain(),)) if settings.policy == "default" else policy
 
 
 class Refused(Exception):
