@@ -93,6 +93,23 @@ class Seen:
     disk_full_answers: int = 0
 
 
+class Lives(ModelServer):
+    """Tells which life of the agent a request comes from: those of a killed one may still be on their way."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._now = threading.local()
+
+    @property
+    def life(self) -> int:
+        return self._now.life
+
+    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+        found = re.search(r"/life(\d+)/", path)
+        self._now.life = int(found[1]) if found else 0
+        return super().respond(path, body)
+
+
 class Run:
     """One run; `finish()` gives its figures."""
 
@@ -107,8 +124,9 @@ class Run:
         self.emitted = 0
         self.process: subprocess.Popen[str] | None = None
         self.killer: threading.Timer | None = None
+        self.calls_since_full = 1
         self.log = ""
-        self.server = ModelServer(self.answer, window_tokens=window_tokens, judge=self.judge)
+        self.server = Lives(self.answer, window_tokens=window_tokens, judge=self.judge)
         self._last: list[str] = []
         self._last_batches = 0
         self._was_killed = False
@@ -134,13 +152,17 @@ class Run:
 
     def _watch(self, text: str, body: Json) -> None:
         number = len(self.server.tokens) + 1
-        wanted = [*(s for s in self.said), "release-RULE-55", *(["audit every module"] if number > 3 else [])]
+        wanted = [
+            *self.said[: self.server.life + 1],
+            "release-RULE-55",
+            *(["audit every module"] if number > 3 else []),
+        ]
         self.seen.forgotten += [(number, s) for s in wanted if s not in text]
         now = [json.dumps(_unmarked(m)) for m in body.get("messages") or body["input"]]
         self.seen.refs |= set(re.findall(r"\bref ([0-9a-f]{12,})", " ".join(now)))
         if self._last and now[: len(self._last)] != self._last:
             self.seen.breaks += 1
-        if self._was_killed:
+        if self._was_killed and self.server.life == self.seen.kills:
             is_same = now[: len(self._last)] == self._last
             self.seen.after_kill.append((is_same, self._batches() > self._last_batches))
             self._was_killed = False
@@ -166,6 +188,8 @@ class Run:
         text = json.dumps(body, ensure_ascii=False)
         if is_helper(text):
             return self._help(text)
+        if self.server.life < self.seen.kills:
+            return Reply("Nobody hears this.")
         self._fault(number)
         if self.emitted >= self.plan.calls:
             if self.killer is not None:
@@ -205,17 +229,18 @@ class Run:
     # --- the faults -----------------------------------------------------------------------------------------------
 
     def _fault(self, number: int) -> None:
-        """One at a time: who is killed while the disk takes nothing loses what was said meanwhile."""
+        """One at a time: who is killed while the disk takes nothing, or before a call after it, loses what was said."""
         for at in [at for at in self.plan.windows if at <= number]:
             self.server.window_tokens = self.plan.windows.pop(at)
         disk, is_dying = self.plan.full_disk, self.killer is not None and self.killer.is_alive()
         is_full = not is_dying and number >= disk.start and self.seen.disk_full_answers < len(disk)
         self.seen.disk_full_answers += is_full
+        self.calls_since_full = 0 if is_full else self.calls_since_full + 1
         assert self.process is not None
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4_096 if is_full else hard, hard))
         due = [at for at in sorted(self.plan.kills) if at <= number]
-        if due and not is_full and not is_dying:
+        if due and not is_dying and self.calls_since_full > 1:
             self.plan.kills.discard(due[0])
             self.killer = threading.Timer(self.random.random() * 0.3, self._kill, [self.process])
             self.killer.start()
@@ -241,7 +266,7 @@ class Run:
                 more = ["--continue", demand]
 
     def _once(self, more: list[str]) -> int:
-        url = self.server.url if self.api == "messages" else self.server.openai_url
+        url = f"{self.server.url}/life{self.seen.kills}{'' if self.api == 'messages' else '/v1'}"
         options = ["--yes", "--base-url", url, "--api", self.api, "--model", "scripted", "--max-turns", "100000"]
         options += ["--window-tokens", str(self.window_tokens), "--max-tokens", str(ROOM_TOKENS)]
         options += ["--policy", self.policy, *(["--writer", "self"] if self.has_writer else [])]

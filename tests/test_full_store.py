@@ -9,13 +9,14 @@ import re
 import pytest
 
 import checker
-from engine import body, compactor, frozen, packlight
+from engine import body, compactor, frozen, key_of, packlight
 from packlight.errors import StoreError
 from packlight.store import MemoryStore
-from talk import WIRES, copied, opening, output, turn
+from talk import WIRES, begins_with, copied, opening, output, sent, turn
 
 SIZES = [20, 30, 2_500, 20, 100, 4_000, 30, 3_000, 20, 5_000, 40, 60]
 WINDOW = 26_000
+every_wire = pytest.mark.parametrize("wire", WIRES)
 
 
 class Full(MemoryStore):
@@ -39,7 +40,7 @@ def walked(wire, store, full):
         yield n, copied(messages), made, made.fit(body(copied(messages), wire), conversation="x")
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 def test_every_request_fits_and_nothing_is_lost(wire):
     store, full, batches = Full(), range(6, 22), []
     for n, messages, made, c in walked(wire, store, full):
@@ -57,7 +58,7 @@ def test_every_request_fits_and_nothing_is_lost(wire):
     assert packlight.recall(store, "src/file_9.py", conversation="x")[0].text == output(9, 5_000)
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 def test_another_process_sends_the_same_as_soon_as_the_store_takes_it(wire):
     """At the first call after it, without a new batch: who is killed then has lost nothing."""
     store, is_first = Full(), True
@@ -69,3 +70,38 @@ def test_another_process_sends_the_same_as_soon_as_the_store_takes_it(wire):
             assert frozen(again.request) == frozen(c.request)
             refs = set(re.findall(r"\bref ([0-9a-f]{12,})", frozen(c.request)))
             assert refs and all(packlight.recall(store, ref, conversation="x") for ref in refs)
+
+
+@every_wire
+def test_fork_keeps_what_the_store_took_late(wire):
+    """It holds where it held in memory, not only behind the call at which it was written."""
+    store = Full()
+    made = compactor(wire, window_tokens=WINDOW, store=store)
+    messages = opening() + [m for n in range(30) for m in turn(wire, n, output(n, 100))]
+    store.full = True
+    held = made.fit(body(messages, wire))
+    store.full = False
+    made.fit(body([*messages, *turn(wire, 31), *turn(wire, 32)], wire))
+    fork = body([*messages, *turn(wire, 33, output(33, word="other"))], wire)
+    for again in (made, compactor(wire, window_tokens=WINDOW, store=store)):
+        assert begins_with(sent(again.fit(fork), wire), sent(held, wire))
+
+
+@every_wire
+def test_batch_of_another_process_meanwhile(wire):
+    """What this process sent stays what it sends; the other comes round to it, and nothing is lost."""
+    store, given = Full(), body([*opening(), *(m for n in range(30) for m in turn(wire, n, output(n, 100)))], wire)
+    store.full = True
+    made = compactor(wire, window_tokens=WINDOW, store=store)
+    held = made.fit(given)
+    store.full = False
+    other = compactor(wire, window_tokens=WINDOW, store=store, policy="nano", recall="none")
+    theirs = other.fit(given)
+    assert held.report.new_edits and theirs.report.new_edits and sent(theirs, wire) != sent(held, wire)
+    more = {**given, key_of(wire): [*given[key_of(wire)], *turn(wire, 31)]}
+    for again in (made, other, compactor(wire, window_tokens=WINDOW, store=store)):
+        c = again.fit(more, recorded_only=True)
+        assert c.report.error is None and begins_with(sent(c, wire), sent(held, wire))
+        assert checker.check(c.request, wire) == []
+    restored = packlight.restore(c.request, store, all=True, format=wire)
+    assert frozen(restored) == frozen(more)

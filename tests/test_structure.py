@@ -34,7 +34,7 @@ ROWS: list[set[str]] = [
     {"layers", "ledger"},
     {"policy"},
     {"measure", "planning", "writers"},
-    {"retrieval"},
+    {"records", "retrieval"},
     {"compactor"},
     {"oneshot"},
     {"replay", "integrations", "testing"},

@@ -6,7 +6,6 @@ drive the same body.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from .budget import limits_of
 from .compaction import Compaction, Outcome, Report
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import encode_as_is, plain, split
-from .journal import Batch, Journal
 from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
 from .layers import MediaLimits
 from .ledger import Ledger
@@ -26,13 +24,16 @@ from .measure import Gauge
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
 from .policy import RECORDED, Policy, preset
 from .reading import Reader, Seen
+from .records import Records
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
-from .store import Document, MemoryStore, Store, open_store
+from .store import Store, open_store
 from .summary.breaker import Breaker
 from .tokens import Counter, count_value, counter_for
 from .types import Edit, Json, SummaryReply, SummaryRequest, Violation
 from .view import ResultAt, View, apply
 from .writers import needs_await, writer_of
+
+_LEFT_ALONE = "left alone: the provider refused it with new edits"
 
 Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
 
@@ -84,12 +85,8 @@ class Compactor:
         self._keep = keep
         self._recall = recall
         self._repair = repair
-        self._journal = Journal(self.store, owner)
+        self._records = Records(self.store, owner)
         self._counts: dict[tuple[str, str], Counting] = {}
-        self._spare: Journal | None = None
-        """Batches that the store did not take."""
-        self._saved: set[str] = set()
-        """Those of them whose edits a later batch has brought into the store."""
         self._gauge = Gauge(self.store, owner, overhead_tokens)
         self._breaker = Breaker()
 
@@ -103,7 +100,7 @@ class Compactor:
                 return count_value(value, counter, image_rule=rule)
 
             known = self._counts.setdefault(
-                (counter.name, rule), Counting(counter, count, Reader(self._journal, count))
+                (counter.name, rule), Counting(counter, count, Reader(self._records.journal, count))
             )
         return known
 
@@ -224,19 +221,20 @@ class Compactor:
                 items, mended = self._mended(counter.reader, fmt, items, head)
             seen = counter.reader.read(fmt, items, fresh=fresh)
             work = self._work(request, head, seen, counter, conversation, now, mended, fresh)
-            self._bring_held(work)
+            self._records.bring(work)
         except (InvalidRequest, MemoryError):
             raise
         except Exception as error:
             return self._unread(request, items, error)
-        policy = RECORDED if recorded_only else self.policy
+        is_left_alone = work.batch is not None and work.batch.is_left_alone and not force
+        policy = RECORDED if recorded_only or is_left_alone else self.policy
         reason = self._due(work, policy, force)
         if reason and not force and (floor := self._floor(work)):
             return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
         only_mended = work.fresh and bool(work.mended)  # a way back is recorded for that too
         if reason is None and not only_mended and not self._arrivals(work, policy):
             self._gauge.sent(seen, work.view, now)
-            why = "only recorded edits were asked for" if recorded_only else "nothing is due"
+            why = _LEFT_ALONE if is_left_alone else "only what is recorded" if recorded_only else "nothing is due"
             return self._result(work, work.view, (), why)
         work.focus = focus
         result = yield from self._batch(work, policy, reason, force)
@@ -271,7 +269,7 @@ class Compactor:
         fresh: bool,
     ) -> Work:
         source = seen.source or seen
-        batch = self._head(source)
+        batch = self._records.head(source, fresh=fresh)
         model = self._model_of(head)
         limits = limits_of(
             model,
@@ -297,28 +295,10 @@ class Compactor:
         name = conversation or (batch.conversation if batch else "")
         return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
 
-    def _head(self, source: Seen) -> Batch | None:
-        """The batch that holds: the store's, or a later one that could only be held in memory."""
-        spare = self._spare.head(source.chain) if self._spare is not None else None
-        return spare if spare is not None and spare.id not in self._saved else source.batch
-
-    def _bring_held(self, work: Work) -> None:
-        """Into the store what it could not take before, as soon as it can: the request stays the same."""
-        held = work.batch
-        if held is None or held is work.source.batch:
-            return
-        try:
-            batch, ours = self._commit(self._journal, work, work.view, (), [], work.source.batch)
-        except StoreError:
-            return
-        if ours:
-            self._saved.add(held.id)
-            work.source.batch = work.batch = batch
-
     @property
     def held(self) -> Store | None:
         """What was taken out while the store could not be written; None where that never happened."""
-        return self._spare.store if self._spare is not None else None
+        return self._records.held
 
     def _floor(self, work: Work) -> int:
         """Where the last batch ended that could not make it fit, while too little has come since to plan again."""
@@ -393,21 +373,16 @@ class Compactor:
         self, work: Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
     ) -> Compaction:
         error: Exception | None = None
+        ours = True
         documents = ledger.documents(work.view, own, work.conversation)
-        held = work.batch if work.batch is not work.source.batch else None
         try:
-            batch, ours = self._commit(self._journal, work, view, own, documents, work.source.batch)
-            self._saved |= {held.id} if held and ours else set()
+            batch, ours = self._records.add(work, view, own, documents)
         except StoreError as failure:
             error = failure
             if work.limits.budget_tokens is None or work.view.tokens <= work.limits.budget_tokens:
                 return self._result(work, work.view, (), f"no batch: {failure}", error=failure)
-            self._spare = self._spare or Journal(MemoryStore(), self.owner)
+            batch = self._records.hold(work, view, own, documents)
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
-            batch, ours = self._commit(self._spare, work, view, own, documents, self._spare.head(work.source.chain))
-        work.source.batch = batch if error is None else work.source.batch
-        work.batch = batch
-        work.conversation = work.conversation or batch.conversation
         if not ours:
             view = replace(view, edits=batch.edits)
             own, reason = (), "another process made a batch first: its edits are sent"
@@ -424,33 +399,6 @@ class Compactor:
         except StoreError as failure:
             return "", failure
         return str(path or ""), None
-
-    def _commit(
-        self,
-        journal: Journal,
-        work: Work,
-        view: View,
-        own: tuple[Edit, ...],
-        documents: list[Document],
-        parent: Batch | None,
-    ) -> tuple[Batch, bool]:
-        """Onto this parent; where that is not what the view was made from, with all edits of the view."""
-        if journal is self._journal and parent is not work.batch and self.held is not None:
-            held = self.held.documents(conversation=work.conversation, owner=self.owner, limit=sys.maxsize)
-            documents = [*held, *documents]
-        return journal.commit(
-            view,
-            own if parent is work.batch else view.edits,
-            work.source.chain,
-            parent,
-            documents,
-            conversation=work.conversation,
-            written_back=work.seen.source is not None,
-            as_text=isinstance(work.request, Mapping) and isinstance(work.request.get(view.format.list_key), str),
-            fresh=work.fresh,
-            mended=[(a - work.seen.ahead, b - work.seen.ahead, old) for a, b, old in work.mended],
-            now_seconds=work.now_seconds,
-        )
 
     # --- after an overflow ----------------------------------------------------------------------------------------
 
@@ -502,9 +450,9 @@ class Compactor:
         error: Exception | None = None,
         broken: Sequence[Violation] = (),
     ) -> Compaction:
-        work.view = view
+        work.before, work.view = work.view, view
         seen, error = work.seen, error or work.error
-        as_given = not own and (work.batch is seen.given if seen.given else not view.edits)
+        as_given = not own and view.edits == (seen.given.edits if seen.given else ())
         items = list(seen.items) if as_given else apply(view.format, work.source.items, view.edits, plain)
         changed = not as_given or bool(work.mended)
         outcome: Outcome = "compacted" if own else "failed" if error else "reapplied" if changed else "unchanged"

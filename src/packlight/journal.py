@@ -59,6 +59,8 @@ class Batch:
     """The request it was made for held the parent's result, written back by the caller."""
     as_text: bool = False
     """The request it was made for had a plain text where others have a list (`input` of Responses)."""
+    is_left_alone: bool = False
+    """A provider refused the conversation with new edits: none are planned for it any more."""
 
     def all_originals(self) -> dict[int, str]:
         """The same for all that any edit of the line touches."""
@@ -171,17 +173,22 @@ class Journal:
         fresh: bool = False,
         mended: Sequence[tuple[int, int, tuple[Json, ...]]] = (),
         as_text: bool = False,
+        is_whole: bool = False,
+        is_left_alone: bool = False,
+        upto: int | None = None,
         now_seconds: float | None = None,
     ) -> tuple[Batch, bool]:
         """Record a batch whose edits are already in `view`, with all that they take out, in one transaction.
 
         Gives the batch that holds now and whether it is ours: the first commit wins. A `fresh` one is found by its
-        result only, never applied to another request. Raises StoreError; then nothing was written.
+        result only, never applied to another request. Of a `whole` one the own edits are all that is in effect, its
+        parent's are not. With `upto` it holds where one does that covers so many messages. Raises StoreError; then
+        nothing was written.
         """
         if parent is not None and self.store.batch(parent.id) is None:  # purged under us: all of it is recorded anew
             parent, own = None, view.edits
         last_mended = max((end for _, end, _ in mended), default=0)
-        key_index = max(_key_index(view, own), parent.key_index if parent else 0, last_mended)
+        key_index = max(_key_index(view.messages[:upto], own), parent.key_index if parent else 0, last_mended)
         result = rendered_messages(_up_to(view, key_index))
         result_chain = [chain[0]]
         extend_chain(result_chain, result)
@@ -192,6 +199,8 @@ class Journal:
             "mended": list(mended),
             "written_back": written_back,
             **({"as_text": True} if as_text else {}),
+            **({"whole": True} if is_whole else {}),
+            **({"left_alone": True} if is_left_alone else {}),
         }
         encoded = encode_as_is(body)
         key = hashlib.sha256(b"fresh" + chain[key_index] + result_chain[-1]).digest() if fresh else chain[key_index]
@@ -236,7 +245,7 @@ class Journal:
             own = tuple(_edit(e) for e in body["edits"])
             originals = {int(i): str(hash) for i, hash in body["originals"]}
             mended = tuple((int(a), int(b), tuple(old)) for a, b, old in body.get("mended", ()))
-            edits = merge(parent.edits if parent else (), own)
+            edits = merge(parent.edits if parent and not body.get("whole") else (), own)
         except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StoreError(f"batch {row.id} can't be read: {error}") from error
         return Batch(
@@ -250,6 +259,7 @@ class Journal:
             mended=mended,
             written_back=bool(body.get("written_back")),
             as_text=bool(body.get("as_text")),
+            is_left_alone=bool(body.get("left_alone")),
         )
 
 
@@ -257,10 +267,10 @@ def _depth_first(row: BatchRow) -> tuple[float, str]:
     return (row.created_seconds, row.id)
 
 
-def _key_index(view: View, own: Sequence[Edit]) -> int:
+def _key_index(messages: Sequence[Message], own: Sequence[Edit]) -> int:
     """How many messages the key covers: past the last one touched, and past the last assistant message."""
     touched = max((e.end[0] + (len(e.end) == 2) for e in own), default=0)
-    assistant = next((i + 1 for i in range(len(view.messages) - 1, -1, -1) if view.messages[i].role == "assistant"), 0)
+    assistant = next((i + 1 for i in range(len(messages) - 1, -1, -1) if messages[i].role == "assistant"), 0)
     return max(touched, assistant)
 
 

@@ -63,6 +63,8 @@ class Work:
     focus: str = ""
     calls: list[SummaryCall] = field(default_factory=list)
     """Of a summarising model, for this batch."""
+    before: View | None = None
+    """Without the edits that this fit planned; set at its end."""
     other_limit: bool = False
     """The request breaks a limit that is not of tokens: bytes, or number or size of images."""
 
