@@ -79,4 +79,3 @@ def _chain(parts: list[str]) -> Iterator[bytes]:
     for part in parts:
         link = hashlib.sha256(link + part.encode("utf-8", "surrogatepass")).digest()
         yield link
-

@@ -1,6 +1,6 @@
 """The baseline: a proxy of the same stack (aiohttp server, aiohttp client) that only passes through.
 
-    python -m bench.proxy.passthrough --port 9001 --upstream http://127.0.0.1:9000
+python -m bench.proxy.passthrough --port 9001 --upstream http://127.0.0.1:9000
 """
 
 from __future__ import annotations

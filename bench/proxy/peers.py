@@ -12,12 +12,17 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
+
+from packlight import recall
+from packlight.proxy.identity import load_key, owner_of
+from packlight.store import open_store
 
 from . import client, processes, sessions
 from .bill import Bill
@@ -37,7 +42,7 @@ Recall = Callable[[Server, str], str]
 class Peer:
     kind: Callable[[int], Kind]
     """For a window of so many tokens."""
-    recall: Recall
+    fetch: Recall
     """All text that the last request names a way to, fetched that way."""
     note: str
 
@@ -46,18 +51,23 @@ def nothing(server: Server, last: str) -> str:
     return ""
 
 
-def files(server: Server, last: str) -> str:
-    """packlight with --store: placeholders name plain files."""
-    names = set(re.findall(re.escape(str(server.folder)) + r"[^\s\"'\\)\]>,;`]*", last))
-    found = [Path(name.rstrip(".:")) for name in names]
-    return "\n".join(path.read_text(errors="replace") for path in found if path.is_file())
+def references(server: Server, last: str) -> str:
+    """packlight with --store: files that placeholders name, and what is recalled by the references in them."""
+    folder = server.folder / "store"
+    names = set(re.findall(re.escape(str(folder)) + r"[^\s\"'\\)\]>,;`]*", last))
+    read = "\n".join(Path(name).read_text(errors="replace") for name in names if Path(name).is_file())
+    refs = set(re.findall(r"^([0-9a-f]{12}) ", read, re.MULTILINE))
+    owner = owner_of(client.HEADERS, {}, load_key(folder))
+    with closing(open_store(folder)) as store:
+        found = [document.text for ref in sorted(refs) for document in recall(store, ref, owner=owner, limit=1)]
+    return "\n".join([read, *found])
 
 
 def digests(python: Path) -> Recall:
     """distil-llm: what `distil expand HANDLE` prints, for all handles in one process."""
     code = "import sys\nfrom distil.mcp_server import _tool_expand\nfor h in sys.argv[1:]: print(_tool_expand({'handle': h}))"
 
-    def recall(server: Server, last: str) -> str:
+    def fetch(server: Server, last: str) -> str:
         handles = sorted(set(re.findall(r"handle=([0-9a-f]{6,})", last)))
         environment = {"HOME": str(server.folder), "DISTIL_HOME": f"{server.folder}/distil"}
         ran = subprocess.run([python, "-c", code, *handles], env=environment, capture_output=True, text=True)
@@ -65,7 +75,7 @@ def digests(python: Path) -> Recall:
             raise RuntimeError(ran.stderr[-500:])
         return ran.stdout
 
-    return recall
+    return fetch
 
 
 def peers(environments: Path) -> dict[str, Peer]:
@@ -89,7 +99,7 @@ def _ours(policy: str) -> Peer:
         options = ("--window-tokens", str(window), "--policy", policy, "--store", "{folder}/store")
         return processes.packlight(*options)
 
-    return Peer(kind=kind, recall=files, note=f"--window-tokens W --policy {policy} --store DIR")
+    return Peer(kind=kind, fetch=references, note=f"--window-tokens W --policy {policy} --store DIR")
 
 
 def _cliff(folder: Path) -> Peer:
@@ -98,7 +108,7 @@ def _cliff(folder: Path) -> Peer:
         command = (f"{folder}/cliff", "serve", "--port", "{port}", "--anthropic-upstream", "{upstream}")
         return Kind(name="cliffcompaction", command=(*command, "--threshold", threshold), ready="/")
 
-    return Peer(kind=kind, recall=nothing, note=f"serve --threshold {BUDGET_RATIO}W")
+    return Peer(kind=kind, fetch=nothing, note=f"serve --threshold {BUDGET_RATIO}W")
 
 
 def _distil(folder: Path) -> Peer:
@@ -113,7 +123,9 @@ def _distil(folder: Path) -> Peer:
         }
         return Kind(name="distil-llm", command=(*command, *quiet), environment=environment, ready="/")
 
-    return Peer(kind=kind, recall=digests(folder / "python"), note="proxy --expand --shadow 0 --retention 0, no hold-out")
+    return Peer(
+        kind=kind, fetch=digests(folder / "python"), note="proxy --expand --shadow 0 --retention 0, no hold-out"
+    )
 
 
 def _headroom(folder: Path) -> Peer:
@@ -128,10 +140,10 @@ def _headroom(folder: Path) -> Peer:
         }
         return Kind(name="headroom-ai", command=command, environment=environment, ready="/health")
 
-    return Peer(kind=kind, recall=nothing, note="proxy --no-cache --no-rate-limit, HEADROOM_OFFLINE=1")
+    return Peer(kind=kind, fetch=nothing, note="proxy --no-cache --no-rate-limit, HEADROOM_OFFLINE=1")
 
 
-async def replay(session: Session, kind: Kind | None, recall: Recall, window: int) -> dict[str, Any]:
+async def replay(session: Session, kind: Kind | None, fetch: Recall, window: int) -> dict[str, Any]:
     """The session's requests in turn, and what the upstream got of them. Without a kind: straight."""
     bill = Bill(window_tokens=window)
     received: list[bytes] = []
@@ -143,15 +155,15 @@ async def replay(session: Session, kind: Kind | None, recall: Recall, window: in
     url = f"http://127.0.0.1:{port}"
     try:
         if kind is None:
-            return await _driven(session, None, url, bill, received, recall)
+            return await _driven(session, None, url, bill, received, fetch)
         async with processes.running_beside(kind, url) as server:
-            return await _driven(session, server, server.url, bill, received, recall)
+            return await _driven(session, server, server.url, bill, received, fetch)
     finally:
         await runner.cleanup()
 
 
 async def _driven(
-    session: Session, server: Server | None, url: str, bill: Bill, received: list[bytes], recall: Recall
+    session: Session, server: Server | None, url: str, bill: Bill, received: list[bytes], fetch: Recall
 ) -> dict[str, Any]:
     walls: list[float] = []
     failed = 0
@@ -164,7 +176,7 @@ async def _driven(
             for body in received:
                 bill.receive(body)
             received.clear()
-    recalled = await asyncio.to_thread(recall, server, bill.last) if server else ""
+    recalled = await asyncio.to_thread(fetch, server, bill.last) if server else ""
     return {
         "cost": bill.cost,
         "requests": bill.requests,
@@ -194,7 +206,7 @@ async def run(environments: Path) -> dict[str, Any]:
         table: dict[str, Any] = {"no compaction": {**plain, "bill": 1.0, "note": ""}}
         for peer_name, peer in peers(environments).items():
             try:
-                got = await replay(session, peer.kind(window), peer.recall, window)
+                got = await replay(session, peer.kind(window), peer.fetch, window)
             except (RuntimeError, aiohttp.ClientError) as error:
                 print(f"{peer_name}: {error}")
                 continue

@@ -140,7 +140,11 @@ class Maker:
         return "Read", {"file_path": self._path()}, self._lines(line)
 
     def _edit(self) -> tuple[str, dict[str, str], str]:
-        given = {"file_path": self.session.paths[-1], "old_string": self._sentence(20), "new_string": self._sentence(30)}
+        given = {
+            "file_path": self.session.paths[-1],
+            "old_string": self._sentence(20),
+            "new_string": self._sentence(30),
+        }
         return "Edit", given, f"The file has been updated.\n{self._sentence(20)}"
 
     def _search(self) -> tuple[str, dict[str, str], str]:
@@ -159,7 +163,9 @@ class Maker:
     def _log(self) -> tuple[str, dict[str, str], str]:
         def line(at: int) -> str:
             stamp = f"2026-11-30T10:{at // 60 % 60:02d}:{at % 60:02d}.{self.random.randrange(1000):03d}Z"
-            return f"{stamp} {self.random.choice(('INFO', 'INFO', 'WARN', 'ERROR'))} {self._word()}: {self._sentence(7)}"
+            return (
+                f"{stamp} {self.random.choice(('INFO', 'INFO', 'WARN', 'ERROR'))} {self._word()}: {self._sentence(7)}"
+            )
 
         return "Bash", {"command": f"tail -n 50 {self._path('logs', '.log')}"}, self._lines(line)
 

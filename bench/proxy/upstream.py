@@ -68,7 +68,9 @@ class Upstream:
             return web.json_response(reply(asked.model, tokens), headers=headers)
         return await self._stream(request, asked.model, tokens, headers)
 
-    async def _stream(self, request: web.Request, model: str, tokens: int, headers: dict[str, str]) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, model: str, tokens: int, headers: dict[str, str]
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", **headers})
         await response.prepare(request)
         events = stream_events(model, tokens, self.script.events)
