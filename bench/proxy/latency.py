@@ -19,6 +19,8 @@ ROOMY_TOKENS = 1_000_000
 DUE_TOKENS = 300_000
 """A window that 1 MB comes near to: the next turns make a batch due."""
 GROWTH_TURNS = 40
+PAUSE_SECONDS = 0.01
+"""Between two small requests: a hundred a second are under way beside a batch."""
 
 
 def bodies(seed: int, size_bytes: int, count: int) -> list[bytes]:
@@ -82,7 +84,7 @@ async def idle(scale: float) -> dict[str, Any]:
 
 async def batches(scale: float) -> dict[str, Any]:
     """Conversations that are brought just below the budget, and then beyond it, while small requests go on."""
-    pairs = [_around(200 + n) for n in range(max(6, round(30 * scale)))]
+    pairs = [_around(200 + n) for n in range(max(7, round(60 * scale)))]
     figures: dict[str, Any] = {}
     with running(upstream_kind()) as up:
         for kind in (PASSTHROUGH, packlight("--window-tokens", str(DUE_TOKENS))):
@@ -99,31 +101,43 @@ def _around(seed: int) -> tuple[bytes, bytes]:
 
 
 async def _beside(server: Server, pairs: Sequence[tuple[bytes, bytes]], *, must_shrink: bool) -> dict[str, Any]:
+    alone: list[Took] = []
+    beside: list[Took] = []
+    others: list[Took] = []
     async with client.session() as asking:
-        for before, _ in pairs:
-            await client.ask(asking, server.url, before)
-        alone = await _small(asking, server, asyncio.create_task(asyncio.sleep(2)))
-        due: list[Took] = []
-        others: list[Took] = []
-        for _, after in pairs:
+        for body in pairs[0]:  # how the upstream counts is learned
+            await client.ask(asking, server.url, body)
+        for before, _ in pairs[1:]:
+            _expect(await client.ask(asking, server.url, before), before, whole=True)
+        without = await _small(asking, server, asyncio.create_task(asyncio.sleep(3)))
+        for number, (_, after) in enumerate(pairs[1:]):
             task = asyncio.create_task(client.ask(asking, server.url, after))
-            others += await _small(asking, server, task)
-            due.append(task.result())
-            if must_shrink and due[-1].received_bytes > len(after) * 0.8:
-                raise RuntimeError("no batch was made: this measures nothing")
-    return {"large": summary(due), "others": summary(others), "others without": summary(alone)}
+            if number % 2:
+                others += await _small(asking, server, task)
+                beside.append(await task)
+            else:
+                alone.append(await task)
+            if must_shrink:
+                _expect(task.result(), after, whole=False)
+    named = {"alone": alone, "beside small requests": beside, "small requests beside": others}
+    return {name: summary(took) for name, took in (*named.items(), ("small requests alone", without))}
+
+
+def _expect(took: Took, body: bytes, *, whole: bool) -> None:
+    """A batch where it was to be, and none where it was not. Raises RuntimeError: it would measure something else."""
+    if (took.received_bytes == len(body)) != whole:
+        raise RuntimeError(f"a batch was {'made too early' if whole else 'not made'}: {took.received_bytes:,} bytes")
 
 
 async def _small(asking: ClientSession, server: Server, until: asyncio.Future[Any]) -> list[Took]:
-    """Small requests one after another, of other conversations, until that is done."""
+    """Small requests of other conversations, with pauses as agents make them, until that is done."""
     texts = bodies(12, SMALL_BYTES, 40)
-    took: list[Took] = []
+    asked: list[asyncio.Task[Took]] = []
     while not until.done():
-        took.append(await client.ask(asking, server.url, texts[len(took) % len(texts)]))
-    return took
+        asked.append(asyncio.create_task(client.ask(asking, server.url, texts[len(asked) % len(texts)])))
+        await asyncio.sleep(PAUSE_SECONDS)
+    return await asyncio.gather(*asked)
 
 
 async def run(scale: float) -> dict[str, Any]:
     return {"idle": await idle(scale), "batches": await batches(scale)}
-
-
