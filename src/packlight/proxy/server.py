@@ -26,7 +26,7 @@ __all__ = ["Proxy", "serve"]
 
 MAX_REQUEST_BYTES = 512 << 20
 CONNECT_SECONDS = 30.0
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.0002
 """How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
 THREADS = 4
 GRACE_SECONDS = 5.0

@@ -11,7 +11,7 @@ import sys
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -34,6 +34,8 @@ MAX_BODY_BYTES = 512 << 20
 MEMO_BYTES = 256 << 20
 _ENTRY_BYTES = 400
 """What an entry weighs beside its text, about."""
+
+_NEW: Json = object()
 
 _envelope = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -84,11 +86,22 @@ class Memo:
 
     def value(self, text: bytes) -> Json:
         """What the text says; the same object for the same bytes. Raises InvalidRequest."""
+        return self.values([text])[0]
+
+    def values(self, texts: Sequence[bytes]) -> list[Json]:
+        """What each text says: a long history is looked up at once, and only what is new in it is parsed."""
         with self._lock:
-            if text in self._values:
-                self._values.move_to_end(text)
-                return self._values[text]
-        value = load(text)
+            found = [self._known(text) for text in texts]
+        return [self._added(text, load(text)) if v is _NEW else v for text, v in zip(texts, found, strict=True)]
+
+    def _known(self, text: bytes) -> Json:
+        value = self._values.get(text, _NEW)
+        if value is not _NEW:
+            self._values.move_to_end(text)
+        return value
+
+    def _added(self, text: bytes, value: Json) -> Json:
+        """The value, or that of whoever was first."""
         with self._lock:
             if text in self._values:
                 return self._values[text]
@@ -125,7 +138,7 @@ class Body:
                 self.request[key] = memo.value(text)
                 continue
             texts = [bytes(raw) for raw in _list.decode(text)]
-            items = [memo.value(t) for t in texts]
+            items = memo.values(texts)
             self._item_texts = {id(item): t for item, t in zip(items, texts, strict=True)}
             self.request[key] = items
 
