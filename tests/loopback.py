@@ -11,6 +11,8 @@ import checker
 from packlight.testing import Call, ModelServer, Refusal, Reply
 
 Json = Any
+BOUND = "Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+"""Anthropic, autumn 2026."""
 
 
 class Loopback(ModelServer):
@@ -29,7 +31,8 @@ class Loopback(ModelServer):
         return super().answer(wire, body)
 
     def _judge(self, wire: str, body: Json) -> list[str]:
-        return checker.check(body, wire) + (self.binding.send(body) if wire == "anthropic" else [])
+        bound = self.binding.send(body) if wire == "anthropic" else []
+        return checker.check(body, wire) + [f"messages.{place.split(':')[0]}: {BOUND}" for place in bound]
 
     def _say(self, turn: int, body: Json) -> Reply:
         if turn > self.turns:

@@ -52,6 +52,16 @@ def turns(wire: str, count: int, start: int = 0, **options: Any) -> list[Json]:
     return [message for n in range(start, start + count) for message in turn(wire, n, **options)]
 
 
+def thinking(count: int, start: int = 0) -> list[Json]:
+    """Turns of a model whose thinking is signed."""
+    messages = turns("anthropic", count, start=start)
+    for n, message in enumerate(messages):
+        if message["role"] == "assistant":
+            block = {"type": "thinking", "thinking": f"hm {start + n}", "signature": f"s{start + n}"}
+            message["content"].insert(0, block)
+    return messages
+
+
 def talk(wire: str, count: int = MANY) -> list[Json]:
     return [*opening(), *turns(wire, count)]
 

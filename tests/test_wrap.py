@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from engine import MODELS, frozen, key_of, packlight
-from loopback import Loopback
+from loopback import BOUND, Loopback
 from sdk_agents import HEADS, ROOM, TASK, agent, ask, async_ask, async_drive, client_of, create, drive
-from talk import WIRES, opening, talk
+from talk import WIRES, begins_with, opening, talk, thinking, unmarked
 
 WINDOW = 24_000
 every_wire = pytest.mark.parametrize("wire", WIRES)
@@ -491,6 +491,33 @@ def test_fault_of_the_caller_is_told_after_new_edits(wire, provider):
         create(wire, client)(**request(wire))
     edited, plain, again = map(frozen, provider.requests)
     assert edited == again != plain
+
+
+@sync_and_async
+def test_thinking_behind_a_changed_system_prompt_goes(is_async):
+    """It is refused once, and sent without it from then on: the same bytes, and what is thought later stays."""
+    first = {"model": MODELS["anthropic"], "max_tokens": 1_000, "messages": opening() + thinking(5)}
+    changed = {**first, "system": "Be brief.", "messages": first["messages"] + thinking(1, start=20)}
+    later = {**changed, "messages": changed["messages"] + thinking(2, start=30)}
+
+    async def all_three(client):
+        async with client:
+            for body in (first, changed, later):
+                yield await create("anthropic", client)(**body)
+
+    with Loopback(500_000, turns=9) as provider:
+        client = packlight.wrap(client_of("anthropic", provider.url, is_async=is_async), window_tokens=500_000)
+        if is_async:
+            asyncio.run(_listed(all_three(client)))
+        else:
+            with client:
+                for body in (first, changed, later):
+                    create("anthropic", client)(**body)
+        assert client.packlight.report.outcome == "reapplied"
+    as_given, refused, without, after = (unmarked(body["messages"]) for body in provider.requests)
+    assert [BOUND in text for text in provider.refusals] == [True]
+    assert [json.dumps(r).count("signature") for r in (as_given, refused, without, after)] == [5, 6, 0, 2]
+    assert begins_with(after, without)
 
 
 # --- the page --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from .budget import limits_of
 from .compaction import Compaction, Outcome, Report
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import encode_as_is, plain, split
-from .laws import gained, rendered_messages, repairs, unbound_thinking, violations
+from .laws import all_thinking, gained, rendered_messages, repairs, unbound_thinking, violations
 from .layers import MediaLimits
 from .ledger import Ledger
 from .measure import Gauge
@@ -196,6 +196,49 @@ class Compactor:
         """`recover` for coroutines."""
         return _drive(self._recover(c, error))
 
+    def undo(self, c: Compaction, error: Exception | None = None, *, tentative: bool = False) -> Compaction:
+        """The request without the new edits of `c`, for one that was refused for something else than its length.
+
+        From now on its conversation is left alone: the edits it had before are made again, in other processes too,
+        and none are added but by `recover` or `force`. `tentative` records nothing, for whoever waits for the
+        provider to take it. Asks no model. Raises the error again, else InvalidRequest, when `c` has no new edits.
+        """
+        old = self._own(c)
+        if not c.report.new_edits or old.before is None:
+            raise error or InvalidRequest("nothing new was done to this request")
+        work = replace(old, view=old.before, error=None, calls=[])
+        failure = None
+        if work.fresh:
+            work.batch = work.source.batch = old.batch.parent if old.batch else None
+        elif not tentative:
+            failure = self._records.take_back(work, old.before)
+            self._gauge.sent(work.seen, work.view, work.now_seconds, batch=work.batch)
+        why = "without its new edits, which the provider refused" if tentative else _LEFT_ALONE
+        return self._result(work, work.view, (), why, error=failure or error)
+
+    def unbind(self, c: Compaction, error: Exception | None = None) -> Compaction:
+        """The request without its signed thinking, for one that was refused because what stands before that changed.
+
+        `overflow.names_changed_thinking` knows the error. It is a batch: later requests stay without it. Asks no
+        model. Raises the error again, else InvalidRequest, when there is no thinking, or none that may go.
+        """
+        work = self._learned(self._own(c), None)
+        work.attempt = c.attempt
+        ledger, work.error = self._planning(work)
+        view = work.view.with_edits(all_thinking(work.view))
+        own = new_edits(work.view, view)
+        broken, after = self._checked(work.view, view)
+        if not own or gained(broken, after):
+            raise error or InvalidRequest("no thinking can be taken out of this request")
+        why = "the provider found its signed thinking behind another prefix"
+        return self._recorded(work, view, own, ledger, why, broken, is_needed=True)
+
+    @staticmethod
+    def _own(c: Compaction) -> Work:
+        if not isinstance(c.state, Work):
+            raise InvalidRequest("this takes what fit gave back")
+        return c.state
+
     def _model_of(self, head: Mapping[str, Any]) -> str | None:
         return str(head.get("model") or self.model or "") or None
 
@@ -339,10 +382,7 @@ class Compactor:
     # --- a batch --------------------------------------------------------------------------------------------------
 
     def _batch(self, work: Work, policy: Policy, reason: str | None, force: bool) -> Planning:
-        ledger = Ledger(self.store, self.owner, recall=self._recall)
-        work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
-        transcript, unwritten = self._transcript(work)
-        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, transcript=transcript)
+        ledger, unwritten = self._planning(work)
         try:
             view = yield from planned(work, policy, reason, force)
             own = new_edits(work.view, view)
@@ -363,6 +403,14 @@ class Compactor:
         except Exception as error:
             return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
 
+    def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
+        """Makes the view ready for a plan; the error is that of a transcript that could not be written."""
+        ledger = Ledger(self.store, self.owner, recall=self._recall)
+        work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
+        transcript, unwritten = self._transcript(work)
+        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, transcript=transcript)
+        return ledger, unwritten
+
     @staticmethod
     def _checked(before: View, after: View) -> tuple[list[Violation], list[Violation]]:
         """What is broken in the request as it was, and in the planned one; the former only where the latter has any."""
@@ -370,7 +418,15 @@ class Compactor:
         return violations(before.format, rendered_messages(before), before.head) if found else [], found
 
     def _recorded(
-        self, work: Work, view: View, own: tuple[Edit, ...], ledger: Ledger, reason: str, broken: list[Violation]
+        self,
+        work: Work,
+        view: View,
+        own: tuple[Edit, ...],
+        ledger: Ledger,
+        reason: str,
+        broken: list[Violation],
+        *,
+        is_needed: bool = False,
     ) -> Compaction:
         error: Exception | None = None
         ours = True
@@ -378,8 +434,8 @@ class Compactor:
         try:
             batch, ours = self._records.add(work, view, own, documents)
         except StoreError as failure:
-            error = failure
-            if work.limits.budget_tokens is None or work.view.tokens <= work.limits.budget_tokens:
+            error, budget = failure, work.limits.budget_tokens
+            if not is_needed and (budget is None or work.view.tokens <= budget):
                 return self._result(work, work.view, (), f"no batch: {failure}", error=failure)
             batch = self._records.hold(work, view, own, documents)
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
@@ -406,9 +462,7 @@ class Compactor:
         found = overflow.classify(error) if error is not None else None
         if found is None and error is not None:
             raise error
-        old = c.state
-        if not isinstance(old, Work):
-            raise InvalidRequest("recover takes what fit gave back")
+        old = self._own(c)
         limit = found.limit_tokens if found else None
         size = (found.used_tokens if found else None) or old.view.tokens
         if c.attempt >= MAX_ATTEMPTS:

@@ -218,6 +218,7 @@ _RATE = re.compile(
     r"rate[ _-]?limit|tokens? per (?:min|day|hour)|\btp[md]\b|quota|overloaded|too many requests|throttl|wait before",
     re.I,
 )
+_BOUND = re.compile(r"invalid\W+signature\W+in\W+(?:redacted_)?thinking\W+block", re.I)
 _PATH = re.compile(r"\b((?:messages|input)[.\[]\d+[\w.\[\]]*)")
 _MAX_CHARS = 20_000
 _SEARCHED_CHARS = 2_500
@@ -233,16 +234,30 @@ def classify(
     `body` may be: a body as text, bytes or decoded JSON, an error event of a stream, or a reply whose stop reason
     tells it. With `window_tokens`, a reply whose usage is above the window counts too (z.ai, 2026: no error at all).
     """
+    if isinstance(error, BaseException):
+        status = status if status is not None else _status(error)
+    said = _said(error, body)
+    return _silent(said, window_tokens) or _by_text(said, status) or _by_code(said, status)
+
+
+def names_changed_thinking(error: Any = None, *, body: Any = None) -> bool:
+    """Whether a request was refused because what stands before its signed thinking is not what it was made behind.
+
+    Anthropic, autumn 2026: "Invalid `signature` in `thinking` block. The block is bound to a different conversation".
+    Takes what `classify` takes.
+    """
+    return any(_BOUND.search(message) for message in _said(error, body).messages)
+
+
+def _said(error: Any, body: Any) -> _Said:
     if body is None and not isinstance(error, BaseException):
         error, body = None, error
-    if error is not None:
-        status = status if status is not None else _status(error)
     said = _Said()
     if body is not None:
         said.read(body)
     if error is not None:
         _read_exception(error, said)
-    return _silent(said, window_tokens) or _by_text(said, status) or _by_code(said, status)
+    return said
 
 
 def _by_text(said: _Said, status: int | None) -> Overflow | None:

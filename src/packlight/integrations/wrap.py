@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from ..compaction import Compaction, Report
 from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..formats import format_named
-from ..overflow import classify
+from ..overflow import classify, names_changed_thinking
 from ..types import FormatName
 from .events import HELD_BY_PROVIDER, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
 
@@ -99,8 +98,6 @@ class Packing:
         """The name of the only conversation of this client, if it was given one."""
         self.report: Report | None = None
         """Of the newest call; None before the first, and when that was no request at all."""
-        self.left_alone: set[str] = set()
-        """Conversations whose edits a provider refused for another reason than length: they are sent as given."""
 
 
 # --- the two drivers -------------------------------------------------------------------------------------------------
@@ -120,7 +117,7 @@ def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = 
             reply = send(path, body=call.body, **rest)
             return call.done(_begun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
-            if not call.undone(error):
+            if not call.mended(error):
                 call.fitted(compactor.recover(call.compaction(error), error))
 
 
@@ -140,7 +137,7 @@ async def _apost(
             reply = await send(path, body=call.body, **rest)
             return call.done(await _abegun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
-            if not call.undone(error):
+            if not call.mended(error):
                 call.fitted(await compactor.arecover(call.compaction(error), error))
 
 
@@ -180,34 +177,36 @@ class Call:
         return {**self._body, **(self.request if self.c is None else self.c.request)}
 
     def fitted(self, c: Compaction) -> None:
-        self.c = None if c.conversation and c.conversation in self.packing.left_alone else c
-        self.packing.report = c.report
+        self.c, self.packing.report = c, c.report
 
     def compaction(self, error: Exception) -> Compaction:
         """What to make smaller. Raises the error where nothing of ours was sent, or the store could not be read."""
-        if self.c is not None and self.c.state is not None:
-            return self.c
-        if self._blamed and classify(error):
-            raise self._blamed[1]  # without the edits it is too long, so they were not what was asked for
-        raise error
+        if self._blamed:  # without the edits it is too long, so they were not what was asked for
+            raise self._blamed[1] if classify(error) else error
+        if self.c is None or self.c.state is None:
+            raise error
+        return self.c
 
-    def undone(self, error: Exception) -> bool:
-        """Whether to send it once more without our edits: the provider found another fault than its length.
+    def mended(self, error: Exception) -> bool:
+        """Whether to send it once more: the provider found another fault than its length, which may be of our making.
 
-        They may be what it finds fault with; then the conversation is left alone from now on.
+        Without its thinking when that is the fault, else without our new edits. Raises the error where it has none.
         """
-        status = getattr(error, "status_code", None)
-        if self.c is None or not self.c.report.new_edits or status not in _REFUSED or classify(error):
+        c, compactor = self.c, self.packing.compactor
+        is_ours = c is not None and c.state is not None and not self._blamed
+        if c is None or not is_ours or getattr(error, "status_code", None) not in _REFUSED or classify(error):
             return False
-        self._blamed, self.c = (self.c, error), None
-        return True
+        if names_changed_thinking(error):
+            self.fitted(compactor.unbind(c, error))
+            return True
+        if c.report.new_edits:
+            self._blamed = (c, error)
+            self.fitted(compactor.undo(c, error, tentative=True))
+        return self._blamed is not None
 
     def done(self, reply: Any) -> Any:
-        if self._blamed:
-            refused, error = self._blamed
-            self.packing.left_alone.add(refused.conversation)
-            why = "the provider refused it with new edits; sent without them, and left alone from now on"
-            self.packing.report = replace(refused.report, outcome="failed", reason=why, error=error)
+        if self._blamed:  # it was taken without them
+            self.fitted(self.packing.compactor.undo(*self._blamed))
         if not is_stream(reply):
             self.note(reply)
             self.record()

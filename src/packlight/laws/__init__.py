@@ -5,9 +5,10 @@ from __future__ import annotations
 from .cuts import pinned, segments
 from .mend import repair, repairs
 from .rules import gained, rendered_messages, validate, violations
-from .thinking import unbound_thinking
+from .thinking import all_thinking, unbound_thinking
 
 __all__ = [
+    "all_thinking",
     "gained",
     "pinned",
     "rendered_messages",

@@ -18,21 +18,27 @@ def unbound_thinking(view: View, planned: Sequence[Edit]) -> list[Edit]:
     if view.format.name != "anthropic" or not view.binds_thinking or not planned:
         return []
     first = min(e.start for e in planned)
-    after = view.with_edits(planned)
-    out: list[Edit] = []
+    return list(_behind(view.with_edits(planned), first, "signed thinking is bound to what was edited before it"))
+
+
+def all_thinking(view: View) -> list[Edit]:
+    """The edits that take out all thinking of a request which the provider refused for it."""
+    if view.format.name != "anthropic":
+        return []
+    return list(_behind(view, (0,), "the provider found signed thinking behind another prefix than its own"))
+
+
+def _behind(view: View, first: tuple[int, ...], reason: str) -> Iterator[Edit]:
     for i in range(first[0], len(view.messages)):
-        message = view.messages[i]
-        if message.role == "assistant" and after.edit_of(i) is None:
-            out.extend(_without_thinking(after, i, first))
-    return out
+        if view.messages[i].role == "assistant" and view.edit_of(i) is None:
+            yield from _without_thinking(view, i, first, reason)
 
 
-def _without_thinking(view: View, i: int, first: tuple[int, ...]) -> Iterator[Edit]:
+def _without_thinking(view: View, i: int, first: tuple[int, ...], reason: str) -> Iterator[Edit]:
     parts = view.messages[i].parts
     gone = [p for p in parts if p.kind == "thinking" and (i, p.block) >= first]
     if not gone:
         return
-    reason = "signed thinking is bound to what was edited before it"
     if len(gone) == len(parts):
         yield view.replace("laws", "removed", ((i,), (i + 1,)), [], reason=reason)
         return
