@@ -154,7 +154,7 @@ def serve(settings: Settings) -> None:
         asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings, access: Access | None = None) -> None:
+async def _serve(settings: Settings, access: Access | None = None, *, says_where: bool = True) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt instead
@@ -164,7 +164,8 @@ async def _serve(settings: Settings, access: Access | None = None) -> None:
         proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
         if proxy.engine.trouble:
             _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
-        _say(f"packlight proxy on {proxy.url} ({_about(settings)})\nlive page: {proxy.page_url}")
+        if says_where:
+            _say(f"packlight proxy on {proxy.url} ({_about(settings)})\nlive page: {proxy.page_url}")
         await stop.wait()
 
 
@@ -180,21 +181,21 @@ def _supervise(settings: Settings, access: Access) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
 
-    def begin() -> None:
+    def begin(*, says_where: bool = False) -> None:
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                asyncio.run(_serve(settings, access))
+                asyncio.run(_serve(settings, access, says_where=says_where))
             finally:
                 os._exit(0)
         children.add(child)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    for _ in range(settings.workers):
-        begin()
+    for worker in range(settings.workers):
+        begin(says_where=worker == 0)
     while children:
         try:
             child, status = os.wait()
