@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from .. import __version__
-from .figures import batch_json, figures, merged, merged_turns, turns
+from .figures import batch_of, figures, merged, merged_turns, turns
 from .guard import TOKEN_HEADER
 from .metrics import CONTENT_TYPE, prometheus
 from .settings import Settings
@@ -111,7 +111,7 @@ class Board:
         if not hmac.compare_digest(query.get("key", "").encode(), self._access.key.encode()):
             return _error(403, "text needs the key: open the page by the URL that was printed at the start")
         id = query.get("id", "")
-        found = next((batch_json(b) for b in self._watch.batches if b.id == id), None)
+        found = batch_of(self._watch, id)
         if found is None and not query.get("own"):
             answers = await self._others("batch.json", {"id": id, "key": self._access.key})
             found = next(iter(answers), None)

@@ -14,7 +14,7 @@ from typing import Any
 from .. import jsonio
 from .watch import Batch, Thread, Turn, Watch
 
-__all__ = ["batch_json", "figures", "merged", "merged_turns", "turns"]
+__all__ = ["batch_of", "figures", "merged", "merged_turns", "turns"]
 
 Json = dict[str, Any]
 
@@ -27,15 +27,16 @@ MAX_EDITS_SHOWN = 500
 
 def figures(watch: Watch) -> Json:
     """Of this process: totals, and each conversation with its newest turn and a small curve, newest first."""
-    return {
-        "pids": [os.getpid()],
-        "totals": asdict(watch.totals),
-        "open": watch.open,
-        "unreachable": watch.unreachable,
-        "by_outcome": [[*key, count] for key, count in sorted(watch.by_outcome.items())],
-        "seconds_buckets": list(watch.seconds_buckets),
-        "threads": [_thread(t) for t in reversed(watch.threads.values())],
-    }
+    with watch.lock:
+        return {
+            "pids": [os.getpid()],
+            "totals": asdict(watch.totals),
+            "open": watch.open,
+            "unreachable": watch.unreachable,
+            "by_outcome": [[*key, count] for key, count in sorted(watch.by_outcome.items())],
+            "seconds_buckets": list(watch.seconds_buckets),
+            "threads": [_thread(t) for t in reversed(watch.threads.values())],
+        }
 
 
 def _thread(thread: Thread) -> Json:
@@ -59,8 +60,10 @@ def _thread(thread: Thread) -> Json:
 
 def turns(watch: Watch, id: str) -> list[Json]:
     """Of one conversation, as far as they are remembered, oldest first; empty for one that is not known."""
-    thread = watch.threads.get(id)
-    return [_shown(t) for t in thread.turns] if thread else []
+    with watch.lock:
+        thread = watch.threads.get(id)
+        found = list(thread.turns) if thread else []
+    return [_shown(t) for t in found]
 
 
 def _shown(turn: Turn) -> Json:
@@ -116,8 +119,14 @@ def _sums(totals: Iterable[Mapping[str, float]]) -> dict[str, float]:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-def batch_json(batch: Batch) -> Json:
-    """A batch with its text: what stands now in place of what. What it stands for is the client's own."""
+def batch_of(watch: Watch, id: str) -> Json | None:
+    """A batch with its text: what stands now in place of what. None for one whose text is no longer held."""
+    with watch.lock:
+        batch = next((b for b in watch.batches if b.id == id), None)
+    return _with_text(batch) if batch else None
+
+
+def _with_text(batch: Batch) -> Json:
     return {
         "id": batch.id,
         "thread": batch.thread,

@@ -17,11 +17,8 @@ from dataclasses import dataclass, field, fields
 from ..tokens import cache_read_tokens, cache_write_tokens, input_tokens, output_tokens
 from ..types import Edit
 from .engine import Exchange
-<<<<<<< HEAD
 from .identity import credential_kind
-=======
 from .money import usd_of
->>>>>>> bc99051 (The proxy's live page, its metrics and its spans)
 
 __all__ = ["BUCKETS_SECONDS", "Batch", "Thread", "Totals", "Turn", "Watch"]
 
@@ -173,7 +170,8 @@ class Watch:
         """Requests that found no upstream."""
         self._tracer = tracer
         self._kept_turns = 0
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held while turns come in: who reads several of these together holds it."""
 
     @property
     def requests(self) -> int:
@@ -189,7 +187,7 @@ class Watch:
 
     def note(self, exchange: Exchange, status: int) -> None:
         id = exchange.thread
-        with self._lock:
+        with self.lock:
             turn = _turn(exchange, status, f"{os.getpid()}-{self.requests}")
             thread = self.threads.pop(id, None) or Thread(id=id, owner=exchange.owner, first_seconds=turn.at_seconds)
             self.threads[id] = thread
