@@ -199,7 +199,7 @@ def test_figures_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen.requests == seen.totals.requests == 200, "the sums go on"
     for _ in range(100):
         seen.note(exchange_of(engine, "alone"), 200)
-    assert list(t.rpartition("/")[2] for t in seen.threads) == ["alone"], "the newest conversation stays"
+    assert [t.rpartition("/")[2] for t in seen.threads] == ["alone"], "the newest conversation stays"
 
 
 def test_text_of_batches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
