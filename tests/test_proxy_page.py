@@ -190,7 +190,7 @@ def test_browser_shows_the_figures(tmp_path: Path) -> None:
         return Refusal(400, "prompt and all that") if body["model"] == HOSTILE else counting(number, body)
 
     async def work() -> None:
-        async with proxied(script) as (proxy, server, client):
+        async with proxied(script) as (proxy, _, client):
             await grow(client, proxy.url, 14, session="first-of-all")
             await grow(client, proxy.url, 3, session=HOSTILE.replace("/", ""), model="unheard-of")
             headers = {"x-api-key": "k", "x-claude-code-session-id": "first-of-all"}

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
-trace = pytest.importorskip("opentelemetry.trace")
+pytest.importorskip("opentelemetry")
+
+from opentelemetry import trace
 
 from packlight.proxy import spans
 from packlight.testing import Refusal
@@ -18,7 +20,7 @@ from proxy_help import TASK, WINDOW, counting, grow, proxied
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Span(trace.NonRecordingSpan):  # type: ignore[misc]
+class Span(trace.NonRecordingSpan):
     """Keeps what it is told, as an SDK's span does."""
 
     def __init__(self, name: str, context: Any, kind: Any, start_time: int) -> None:
@@ -51,15 +53,15 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
             made.append(Span(name, context, kind, start_time))
             return made[-1]
 
-    monkeypatch.setattr(spans.trace, "get_tracer", lambda name, version: Tracer())
+    monkeypatch.setattr(spans.trace, "get_tracer", lambda name: Tracer())
     return made
 
 
 def test_span_of_each_request(ended: list[Span]) -> None:
     async def work() -> None:
-        async with proxied() as (_, server, client):
+        async with proxied() as (proxy, server, client):
             began = time.time_ns()
-            await grow(client, _.url, 14, session="s-1")
+            await grow(client, proxy.url, 14, session="s-1")
             assert len(ended) == 14
             for span, tokens, cached in zip(ended, server.tokens, server.cached_tokens, strict=True):
                 told = span.attributes

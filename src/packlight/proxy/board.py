@@ -21,7 +21,6 @@ from urllib.parse import parse_qs, urlencode
 import aiohttp
 from aiohttp import web
 
-from .. import __version__
 from .figures import batch_of, figures, merged, merged_turns, turns
 from .guard import TOKEN_HEADER
 from .metrics import CONTENT_TYPE, prometheus
@@ -96,7 +95,7 @@ class Board:
             return web.json_response(own)
         whole = merged([own, *await self._others("figures.json", {})])
         settings = self._settings
-        about = {"version": __version__, "mode": settings.mode, "policy": settings.policy, "workers": settings.workers}
+        about = {"mode": settings.mode, "policy": settings.policy, "workers": settings.workers}
         shown, count = whole["threads"][:MAX_THREADS_SHOWN], len(whole["threads"])
         return web.json_response({**about, **whole, "threads": shown, "conversations": count})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .. import __version__
 from .watch import BUCKETS_SECONDS
 
 __all__ = ["CONTENT_TYPE", "METRICS", "prometheus"]
@@ -35,7 +34,6 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "packlight_open_requests": ("gauge", "Requests that have not ended, streams included."),
     "packlight_conversations": ("gauge", "Conversations remembered."),
     "packlight_workers": ("gauge", "Processes whose figures these are."),
-    "packlight_info": ("gauge", "The version, as a label."),
 }
 """Each with its type and what it says."""
 
@@ -69,7 +67,6 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     samples["packlight_open_requests"] = [f"packlight_open_requests {figures['open']}"]
     samples["packlight_conversations"] = [f"packlight_conversations {len(figures['threads'])}"]
     samples["packlight_workers"] = [f"packlight_workers {len(figures['pids'])}"]
-    samples["packlight_info"] = [f'packlight_info{{version="{__version__}"}} 1']
     lines = [
         line
         for name, (kind, told) in METRICS.items()

@@ -18,7 +18,6 @@ except ModuleNotFoundError:
 else:
     HAS_API = True
 
-from .. import __version__
 from .engine import Exchange
 from .watch import Turn
 
@@ -37,7 +36,7 @@ def tracer() -> Callable[[Exchange, Turn], None] | None:
 
 def _record(exchange: Exchange, turn: Turn) -> None:
     operation = _OPERATIONS[turn.does]
-    span = trace.get_tracer("packlight", __version__).start_span(
+    span = trace.get_tracer("packlight").start_span(
         f"{operation} {turn.model}".strip(),
         context=propagate.extract(exchange.headers),
         kind=trace.SpanKind.CLIENT,
