@@ -140,8 +140,8 @@ def _with_text(batch: Batch) -> Json:
                 "path": e.path,
                 "start": list(e.start),
                 "end": list(e.end),
-                "tokens_before": e.tokens_before,
-                "tokens_after": e.tokens_after,
+                "tokens_before": round(e.tokens_before * batch.ratio),
+                "tokens_after": round(e.tokens_after * batch.ratio),
                 "text": "\n".join(map(_text, e.replacement)),
             }
             for e in batch.edits[:MAX_EDITS_SHOWN]

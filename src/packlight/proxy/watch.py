@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 
+from ..compaction import Compaction
 from ..tokens import cache_read_tokens, cache_write_tokens, input_tokens, output_tokens
 from ..types import Edit
 from .engine import Exchange
@@ -150,6 +151,9 @@ class Batch:
     turn: Turn
     edits: tuple[Edit, ...]
     tokens: int
+    """Of what stands there, not calibrated, as those of the edits."""
+    ratio: float
+    """True tokens per counted token."""
 
 
 class Watch:
@@ -198,7 +202,7 @@ class Watch:
             self.by_outcome[turn.format, turn.does, turn.outcome, status] += 1
             self.seconds_buckets[bisect_left(BUCKETS_SECONDS, turn.seconds)] += 1
             if turn.batch and exchange.c is not None:
-                self._keep_batch(id, turn, exchange.c.report.new_edits)
+                self._keep_batch(id, turn, exchange.c)
         for listener in self.listeners:
             listener(thread, turn)
         if self._tracer is not None:
@@ -210,8 +214,9 @@ class Watch:
         while len(self.threads) > 1 and (len(self.threads) > MAX_THREADS or self._kept_turns > MAX_ALL_TURNS):
             self._kept_turns -= len(self.threads.popitem(last=False)[1].turns)
 
-    def _keep_batch(self, thread: str, turn: Turn, edits: tuple[Edit, ...]) -> None:
-        self.batches.append(Batch(turn.batch, thread, turn, edits, sum(e.tokens_after for e in edits)))
+    def _keep_batch(self, thread: str, turn: Turn, c: Compaction) -> None:
+        edits, ratio = c.report.new_edits, c.state.view.ratio
+        self.batches.append(Batch(turn.batch, thread, turn, edits, sum(e.tokens_after for e in edits), ratio))
         while sum(b.tokens for b in self.batches) > MAX_BATCH_TOKENS:
             self.batches.popleft()
 
