@@ -2,6 +2,7 @@
 
 Begin to read at `engine`, which decides what is sent, without a network. `relay` moves the bytes, `server` runs it,
 `routes` knows which request is which, `wire` takes bodies apart and puts them together byte for byte.
+`watch` has the figures, `board` shows them: the live page, `/metrics`.
 """
 
 from .server import Proxy, serve

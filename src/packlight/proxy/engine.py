@@ -22,6 +22,7 @@ from ..overflow import classify
 from ..policy import Policy, preset
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .identity import load_key, owner_of, session_of
+from .refetch import Refetches
 from .routes import Endpoint, side_request
 from .settings import Settings
 from .wire import Body, Memo, decompressed
@@ -41,6 +42,7 @@ class Engine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.memo = Memo()
+        self.refetches = Refetches()
         self.store = _store(settings)
         self.trouble: StoreError | None = None
         """Why nothing can be written; then all is kept in memory as far as it must be."""
@@ -126,6 +128,11 @@ class Exchange:
         self.body: Body | None = None
         self.owner = ""
         self.session = ""
+        self.began_seconds = time.time()
+        self.side = ""
+        """Why it is no turn of an agent's conversation."""
+        self.calls = (0, 0)
+        """Of tools, in the model's newest answer; and how many fetch again what was taken out."""
         self.left = ""
         """Why nothing new was planned; empty where it was looked at in full."""
         self.error: Exception | None = None
@@ -148,8 +155,14 @@ class Exchange:
         self.session = session_of(self.headers, request)
         self._compactor = self.engine.compactor(self.owner, self._window_tokens(request))
         mode = self.engine.settings.mode
-        self.left = side_request(self.endpoint, request) or ("only rescued" if mode == "rescue" else "")
-        self._take(self._compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left)))
+        self.side = side_request(self.endpoint, request) or ""
+        self.left = self.side or ("only rescued" if mode == "rescue" else "")
+        c = self._compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left))
+        self._take(c)
+        if not self.side and c.state is not None:
+            edits = c.report.edits if mode != "shadow" else ()
+            new = bool(c.report.new_edits)
+            self.calls = self.engine.refetches.count(self.thread, c.state.view, edits, is_new=new)
 
     def _window_tokens(self, request: Mapping[str, Any]) -> int | None:
         asked = self.engine.settings.window_tokens

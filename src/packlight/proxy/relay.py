@@ -63,6 +63,7 @@ class Relay:
                 return await self._through(request, url)
             return await self._answered(request, url, endpoint)
         except (aiohttp.ClientConnectionError, aiohttp.InvalidURL, TimeoutError) as error:
+            self.watch.unreachable += 1
             return _unreachable(url, error)
 
     async def _through(self, request: web.Request, url: URL) -> web.StreamResponse:

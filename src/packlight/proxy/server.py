@@ -9,17 +9,21 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
 from ..errors import StoreError
+from .board import Access, Board
 from .engine import Engine
 from .guard import admitted
 from .relay import Relay
 from .settings import Settings
+from .spans import tracer
 from .watch import Thread, Turn, Watch
 
 __all__ = ["Proxy", "serve"]
@@ -35,10 +39,12 @@ GRACE_SECONDS = 5.0
 class Proxy:
     """A proxy in this process: `async with Proxy(settings) as proxy` serves until it is left; `port` is then known."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, access: Access | None = None) -> None:
+        """`access` is what several processes of one start share."""
         self.settings = settings
+        self.access = access or Access()
         self.engine = Engine(settings)
-        self.watch = Watch()
+        self.watch = Watch(tracer())
         self.port = settings.port
         self._runner: web.AppRunner | None = None
         self._stack = contextlib.AsyncExitStack()
@@ -48,6 +54,11 @@ class Proxy:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         token = f"/token/{self.settings.token}" if self.settings.token else ""
         return f"http://{host}:{self.port}{token}"
+
+    @property
+    def page_url(self) -> str:
+        """Of the live page, with the key that opens text."""
+        return f"{self.url}/?key={self.access.key}"
 
     async def __aenter__(self) -> Proxy:
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -66,6 +77,8 @@ class Proxy:
         site = web.TCPSite(self._runner, self.settings.host, self.settings.port, backlog=1024, reuse_port=shared)
         try:
             await site.start()
+            if self.access.socket:
+                await web.UnixSite(self._runner, str(self.access.socket)).start()
         except OSError:
             await self.__aexit__()
             raise
@@ -82,6 +95,8 @@ class Proxy:
             self.engine.store.purge(keep_days=self.settings.keep_days)
 
     def _app(self, relay: Relay) -> web.Application:
+        board = Board(self.watch, self.settings, self.access)
+
         async def handle(request: web.Request) -> web.StreamResponse:
             path, why = admitted(self.settings, request.raw_path, {k.lower(): v for k, v in request.headers.items()})
             if why:
@@ -90,7 +105,10 @@ class Proxy:
                 return _refused(426, "this proxy speaks HTTP only: send the request by POST")
             if request.method in ("GET", "HEAD") and path.partition("?")[0] == "/healthz":
                 return web.json_response({"status": "ok", "requests": self.watch.requests})
-            return await relay(request, path)
+            if (shown := await board(request, path)) is not None:
+                return shown
+            with self.watch.opened():
+                return await relay(request, path)
 
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         app.router.add_route("*", "/{path:.*}", handle)
@@ -130,26 +148,28 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises OSError when it can't begin."""
     if settings.workers > 1:
-        _supervise(settings)
+        with tempfile.TemporaryDirectory(prefix="packlight-") as folder:
+            _supervise(settings, Access(folder=Path(folder)))
     else:
         asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, access: Access | None = None, *, says_where: bool = True) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt instead
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-    async with Proxy(settings) as proxy:
+    async with Proxy(settings, access) as proxy:
         proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
         if proxy.engine.trouble:
             _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
-        _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
+        if says_where:
+            _say(f"packlight proxy on {proxy.url} ({_about(settings)})\nlive page: {proxy.page_url}")
         await stop.wait()
 
 
-def _supervise(settings: Settings) -> None:
+def _supervise(settings: Settings, access: Access) -> None:
     """One process a worker on the same port; when one dies another takes its place, when we are told to end all do."""
     children: set[int] = set()
     ended = False
@@ -161,21 +181,21 @@ def _supervise(settings: Settings) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
 
-    def begin() -> None:
+    def begin(*, says_where: bool = False) -> None:
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                asyncio.run(_serve(settings))
+                asyncio.run(_serve(settings, access, says_where=says_where))
             finally:
                 os._exit(0)
         children.add(child)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    for _ in range(settings.workers):
-        begin()
+    for worker in range(settings.workers):
+        begin(says_where=worker == 0)
     while children:
         try:
             child, status = os.wait()
