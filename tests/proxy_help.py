@@ -211,9 +211,8 @@ def too_long(wire: str, used: int, limit: int) -> Json:
 
 def post(path: str, body: bytes, headers: str = "", kind: str = "application/json") -> bytes:
     """A request as a client writes it. `headers` are whole lines."""
-    return (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
-    ).encode("latin-1") + body
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n{headers}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1") + body
 
 
 def agent_request(wire: str, turns: int, **more: Json) -> Json:

@@ -65,11 +65,8 @@ def test_target_arrives_as_it_was_sent(target):
 
 HEADERS = (
     "X-Api-Key: sk-1\r\nAuthorization: Bearer  two  spaces\r\nanthropic-beta: a,b\r\nanthropic-beta: c\r\n"
-    "User-Agent: x/1\r\nAccept: */*\r\nCookie: a=b; c=d\r\nX-Empty:\r\nX-LONG: "
-    + "y"
-    * 30_000
-    + "\r\nX-Stainless-Lang: js\r\n"
-    "Accept-Encoding: gzip, deflate\r\nTraceparent: 00-1-2-01\r\n"
+    "User-Agent: x/1\r\nAccept: */*\r\nCookie: a=b; c=d\r\nX-Empty:\r\nX-LONG: " + "y" * 30_000 + "\r\n"
+    "X-Stainless-Lang: js\r\nAccept-Encoding: gzip, deflate\r\nTraceparent: 00-1-2-01\r\n"
 )
 
 
