@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 
 from packlight.proxy import board, spans, watch
 from packlight.proxy.metrics import METRICS
-from proxy_help import grow, proxied, read
+from proxy_talk import grow, proxied, read
 
 PAGE = (Path(__file__).parent.parent / "docs" / "proxy" / "figures.md").read_text("utf-8")
 

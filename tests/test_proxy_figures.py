@@ -29,7 +29,7 @@ from packlight.proxy.money import usd_of
 from packlight.proxy.routes import Endpoint
 from packlight.proxy.watch import Watch
 from packlight.testing import ModelServer
-from proxy_help import RESULT, TASK, TOOLS, WINDOW, counting, grow, proxied, read
+from proxy_talk import RESULT, TASK, TOOLS, WINDOW, counting, grow, proxied, read
 
 ANSWER = Endpoint("anthropic", "answer")
 

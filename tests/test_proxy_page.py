@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp")
 
 from packlight.proxy import Proxy
 from packlight.testing import Refusal
-from proxy_help import RESULT, TASK, counting, grow, proxied, read
+from proxy_talk import RESULT, TASK, counting, grow, proxied, read
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 HOSTILE = "</script><img src=x onerror=alert(1)>&amp;"

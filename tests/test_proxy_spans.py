@@ -15,7 +15,7 @@ from opentelemetry import trace
 
 from packlight.proxy import spans
 from packlight.testing import Refusal
-from proxy_help import TASK, WINDOW, counting, grow, proxied
+from proxy_talk import TASK, WINDOW, counting, grow, proxied
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -15,10 +15,39 @@ import msgspec
 
 MODEL = "claude-opus-4-6"
 SYSTEM = "You are a coding agent in a repository. Use the tools, one step at a time, and say briefly what you do. "
-WORDS = (
-    "config loader token decode handler session request retry queue worker index cache schema parser writer buffer "
-    "stream limit policy batch cursor socket backend record field column filter bucket region replica signal"
-).split()
+WORDS = [
+    "config",
+    "loader",
+    "token",
+    "decode",
+    "handler",
+    "session",
+    "request",
+    "retry",
+    "queue",
+    "worker",
+    "index",
+    "cache",
+    "schema",
+    "parser",
+    "writer",
+    "buffer",
+    "stream",
+    "limit",
+    "policy",
+    "batch",
+    "cursor",
+    "socket",
+    "backend",
+    "record",
+    "field",
+    "column",
+    "filter",
+    "bucket",
+    "region",
+    "replica",
+    "signal",
+]
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 

@@ -185,6 +185,10 @@ class Exchange:
         return self.data is not self.given
 
     @property
+    def asks_stream(self) -> bool:
+        return self.body is None or bool(self.body.request.get("stream"))
+
+    @property
     def may_overflow(self) -> bool:
         """It is worth to hold back a stream's announcement until its answer begins: it may be refused for length."""
         if self.c is None or not self._can_recover:
@@ -272,7 +276,9 @@ class Exchange:
         """One line for a header of the reply; empty when nothing was done and nothing went wrong."""
         if self.error is not None and (self.c is None or not self.is_changed):
             return _header(f"unchanged; error={type(self.error).__name__}: {self.error}")
-        if self.c is None or not self.is_changed:
+        if self.c is None:
+            return _header(f"unchanged; {self.left}")
+        if not self.is_changed:
             return ""
         report = self.c.report
         parts = [

@@ -7,6 +7,7 @@ foreign Host or Origin is refused.
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -21,20 +22,38 @@ _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 def admitted(settings: Settings, path: str, headers: Mapping[str, str]) -> tuple[str, str]:
     """The path without its token, and why the request is refused; "" when it is not."""
+    path, host = _target(path, headers.get("host", ""))
+    if not path:
+        return path, "what is asked for is no path and no URL"
     given = headers.get(TOKEN_HEADER, "")
-    if path.startswith(_TOKEN_PATH):
+    if settings.token is not None and path.startswith(_TOKEN_PATH):
         given, _, rest = path.removeprefix(_TOKEN_PATH).partition("/")
         path = "/" + rest
-    if settings.token is not None and not hmac.compare_digest(given.encode(), settings.token.encode()):
+    if settings.token is not None and not hmac.compare_digest(_bytes(given), _bytes(settings.token)):
         return path, f"a token is needed: the header {TOKEN_HEADER}, or {_TOKEN_PATH}TOKEN before the path"
     hosts = _LOCAL | {settings.host}
-    if settings.is_local and _host(headers.get("host", "")) not in hosts:
+    if settings.is_local and _host(host) not in hosts:
         return path, "this proxy serves its own machine only: the Host is another one"
     origin = headers.get("origin", "")
-    own = _host(headers.get("host", ""))
-    if origin and urlsplit(origin).hostname not in (hosts if settings.is_local else {own}):
+    if origin and _host(origin.partition("://")[2]) not in (hosts if settings.is_local else {_host(host)} - {""}):
         return path, "requests from a page of another origin are refused"
     return path, ""
+
+
+def _target(target: str, host: str) -> tuple[str, str]:
+    """Path and host of a request's target, which may be a whole URL (RFC 9112, section 3.2.2); "" for another one."""
+    if target.startswith("/"):
+        return target, host
+    scheme, _, rest = target.partition("://")
+    if scheme.lower() not in ("http", "https"):
+        return "", host
+    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
+    path = rest.removeprefix(authority)
+    return path if path.startswith("/") else f"/{path}", authority
+
+
+def _bytes(token: str) -> bytes:
+    return token.encode("utf-8", "surrogatepass")
 
 
 def _host(value: str) -> str:

@@ -8,8 +8,9 @@ request is large enough to be refused in the stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import web
@@ -21,7 +22,7 @@ from .events import Stream, decoder, readable_only, reply_body
 from .routes import Endpoint, endpoint_of, upstream_url
 from .watch import Watch
 
-__all__ = ["Relay"]
+__all__ = ["PassedBack", "Relay"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ RECEIPT_HEADER = "x-packlight"
 MAX_REPLY_BYTES = 64 << 20
 """A whole reply larger than this is not looked into."""
 READ_AHEAD_BYTES = 1 << 20
+PIECE_BYTES = 1 << 18
+"""A large body is written in such pieces: other connections go on meanwhile."""
 _OF_ONE_HOP = frozenset(
     {
         "connection",
@@ -43,7 +46,8 @@ _OF_ONE_HOP = frozenset(
     }
 )
 """RFC 9110, section 7.6.1."""
-_NOT_ON = _OF_ONE_HOP | {"host", "content-length", "x-packlight-token"}
+_NOT_ON = _OF_ONE_HOP | {"host", "content-length", "expect", "x-packlight-token"}
+"""`Expect` has had its answer here."""
 _NOT_BACK = _OF_ONE_HOP | {"content-length"}
 
 
@@ -62,7 +66,7 @@ class Relay:
             if endpoint is None:
                 return await self._through(request, url)
             return await self._answered(request, url, endpoint)
-        except (aiohttp.ClientConnectionError, aiohttp.InvalidURL, TimeoutError) as error:
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self.watch.unreachable += 1
             return _unreachable(url, error)
 
@@ -72,8 +76,11 @@ class Relay:
         body = request.content if request.body_exists else None
         if body is not None and request.content_length is not None:
             headers["Content-Length"] = str(request.content_length)
-        async with self.session.request(request.method, url, headers=headers, data=body, allow_redirects=False) as up:
-            return await _passed(request, up)
+        sent = self.session.request(
+            request.method, url, headers=headers, data=body, allow_redirects=False, proxy=_way_out(url)
+        )
+        async with sent as up:
+            return await _passed(request, up, Incoming(up))
 
     async def _answered(self, request: web.Request, url: URL, endpoint: Endpoint) -> web.StreamResponse:
         data = await request.read()
@@ -82,9 +89,15 @@ class Relay:
             headers = _headers_on(request.headers)
             if exchange.is_changed:
                 headers.popall("Content-Encoding", None)
-            if (accepted := headers.get("Accept-Encoding")) is not None:
-                headers["Accept-Encoding"] = readable_only(accepted)
-            async with self.session.post(url, headers=headers, data=exchange.data, allow_redirects=False) as up:
+            accepted = ", ".join(headers.getall("Accept-Encoding", []))
+            if (readable := readable_only(accepted)) != accepted:
+                headers["Accept-Encoding"] = readable
+            body: bytes | AsyncIterator[bytes] = exchange.data
+            if len(exchange.data) > PIECE_BYTES:
+                headers["Content-Length"] = str(len(exchange.data))
+                body = _pieces(exchange.data)
+            sent = self.session.post(url, headers=headers, data=body, allow_redirects=False, proxy=_way_out(url))
+            async with sent as up:
                 response = await self._reply(request, up, exchange)
             if response is not None:
                 return response
@@ -93,44 +106,35 @@ class Relay:
         self, request: web.Request, up: aiohttp.ClientResponse, exchange: Exchange
     ) -> web.StreamResponse | None:
         """The reply, passed back; None when the request is to be sent again."""
-        if up.content_type == "text/event-stream" and up.status == 200:
-            return await self._streamed(request, up, exchange)
-        data = await up.read()
-        body = reply_body(data, up.headers.get("Content-Encoding", "")) if len(data) <= MAX_REPLY_BYTES else None
+        incoming = Incoming(up)
+        if up.content_type == "text/event-stream" and up.status < 300:
+            return await self._streamed(request, up, exchange, incoming)
+        if up.status < 400 and exchange.asks_stream and not up.content_type.endswith("json"):
+            self.watch.note(exchange, up.status)
+            return await _passed(request, up, incoming, exchange)
+        data = await incoming.whole()
+        body = reply_body(data, up.headers.get("Content-Encoding", "")) if data is not None else None
         if await self._run(lambda: exchange.replied(up.status, body)):
             return None
         self.watch.note(exchange, up.status)
-        response = web.Response(status=up.status, reason=up.reason, headers=_headers_back(up.headers, exchange))
-        response.body = data
-        return response
+        return await _passed(request, up, incoming, exchange)
 
     async def _streamed(
-        self, request: web.Request, up: aiohttp.ClientResponse, exchange: Exchange
+        self, request: web.Request, up: aiohttp.ClientResponse, exchange: Exchange, incoming: Incoming
     ) -> web.StreamResponse | None:
         stream = Stream(decoder(up.headers.get("Content-Encoding", "")))
-        held: list[bytes] = []
-        chunks = up.content.iter_any()
         if exchange.may_overflow:
-            async for chunk in chunks:
-                held.append(chunk)
-                stream.feed(chunk)
-                if stream.overflow is not None or stream.begun or sum(map(len, held)) > READ_AHEAD_BYTES:
+            while not stream.begun and stream.overflow is None and incoming.held_bytes <= READ_AHEAD_BYTES:
+                if not (chunk := await incoming.hold()):
                     break
+                stream.feed(chunk)
             if stream.overflow is not None and await self._run(lambda: exchange.refused(200, stream.overflow)):
                 return None
-        response = web.StreamResponse(status=up.status, reason=up.reason, headers=_headers_back(up.headers, exchange))
-        await response.prepare(request)
+        incoming.see = stream.feed
         try:
-            for chunk in held:
-                await response.write(chunk)
-            async for chunk in chunks:
-                await response.write(chunk)
-                stream.feed(chunk)
-        except aiohttp.ClientError:  # cut upstream: the client must see it cut too
-            _cut(request)
+            return await _passed(request, up, incoming, exchange)
         finally:  # of a client that has left, too: what was counted was paid for
             await asyncio.shield(self._run(lambda: self._end(exchange, up.status, stream)))
-        return response
 
     def _end(self, exchange: Exchange, status: int, stream: Stream) -> None:
         exchange.answered(stream.usage)
@@ -140,24 +144,94 @@ class Relay:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
-async def _passed(request: web.Request, up: aiohttp.ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=up.status, reason=up.reason, headers=_headers_back(up.headers))
-    length = up.headers.get("Content-Length")
-    if length is not None and length.isdecimal():
-        response.content_length = int(length)
-    await response.prepare(request)
+class PassedBack(web.StreamResponse):
+    """An upstream's reply."""
+
+    def __init__(self, up: aiohttp.ClientResponse, exchange: Exchange | None) -> None:
+        super().__init__(status=up.status, reason=up.reason, headers=_headers_back(up.headers, exchange))
+        self.their_headers = frozenset(name.lower() for name in up.headers)
+        length = up.headers.get("Content-Length", "")
+        if length.isdecimal() and "transfer-encoding" not in self.their_headers:
+            self.content_length = int(length)
+
+
+class Incoming:
+    """A reply's body as it comes."""
+
+    def __init__(self, up: aiohttp.ClientResponse) -> None:
+        self._chunks = up.content.iter_any()
+        self._held: list[bytes] = []
+        self.held_bytes = 0
+        self.is_cut = False
+        """It ended before its end."""
+        self.see: Callable[[bytes], None] = lambda chunk: None
+        """Is shown what comes from now on."""
+
+    async def _next(self) -> bytes:
+        try:
+            return await anext(self._chunks, b"")
+        except aiohttp.ClientError:
+            self.is_cut = True
+            return b""
+
+    async def hold(self) -> bytes:
+        """The next piece, kept back; empty at the end."""
+        if chunk := await self._next():
+            self._held.append(chunk)
+            self.held_bytes += len(chunk)
+        return chunk
+
+    async def whole(self) -> bytes | None:
+        """All of it, kept back; None where it is cut, or larger than what is looked into."""
+        while await self.hold():
+            if self.held_bytes > MAX_REPLY_BYTES:
+                return None
+        return None if self.is_cut else b"".join(self._held)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """What was kept back, then the rest."""
+        while self._held:
+            yield self._held.pop(0)
+        while not self.is_cut and (chunk := await self._next()):
+            yield chunk
+            self.see(chunk)
+
+
+async def _passed(
+    request: web.Request, up: aiohttp.ClientResponse, incoming: Incoming, exchange: Exchange | None = None
+) -> web.StreamResponse:
+    """The reply back to the client, as it comes; cut where it was cut."""
+    response = PassedBack(up, exchange)
     try:
-        async for chunk in up.content.iter_any():
+        await response.prepare(request)
+        async for chunk in incoming.pieces():
             await response.write(chunk)
-    except aiohttp.ClientError:
+    except aiohttp.ClientError:  # the client has left
+        incoming.is_cut = True
+    if incoming.is_cut:
         _cut(request)
     return response
 
 
 def _cut(request: web.Request) -> None:
     """End the connection without the mark of a complete reply."""
-    if request.transport is not None:
+    if request.transport is None:
+        return
+    if request.version >= aiohttp.HttpVersion11:
         request.transport.close()
+    else:  # there the end of the connection is the mark
+        request.transport.abort()
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), PIECE_BYTES):
+        yield data[start : start + PIECE_BYTES]
+
+
+def _way_out(url: URL) -> str | None:
+    """The proxy that this machine's environment names for a URL. (aiohttp's `trust_env` would add credentials of a
+    .netrc file to requests, too.)"""
+    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 def _lower(headers: CIMultiDictProxy[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from ..errors import StoreError
 from .board import Access, Board
 from .engine import Engine
 from .guard import admitted
-from .relay import Relay
+from .relay import PassedBack, Relay
 from .settings import Settings
 from .spans import tracer
 from .watch import Thread, Turn, Watch
@@ -29,6 +29,9 @@ from .watch import Thread, Turn, Watch
 __all__ = ["Proxy", "serve"]
 
 MAX_REQUEST_BYTES = 512 << 20
+MAX_LINE_BYTES = 256 << 10
+_INVENTED = ("Content-Type", "Date", "Server")
+"""What aiohttp adds to a reply that has none."""
 CONNECT_SECONDS = 30.0
 SWITCH_SECONDS = 0.0002
 """How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
@@ -67,7 +70,13 @@ class Proxy:
         session = await self._stack.enter_async_context(_session())
         app = self._app(Relay(self.engine, session, self.watch))
         self._runner = web.AppRunner(
-            app, auto_decompress=False, handler_cancellation=True, access_log=None, shutdown_timeout=GRACE_SECONDS
+            app,
+            auto_decompress=False,
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=GRACE_SECONDS,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
         await self._runner.setup()
         self._stack.push_async_callback(self._runner.cleanup)
@@ -97,7 +106,8 @@ class Proxy:
     def _app(self, relay: Relay) -> web.Application:
         board = Board(self.watch, self.settings, self.access)
 
-        async def handle(request: web.Request) -> web.StreamResponse:
+        @web.middleware  # not a route: a router has its own opinion of paths
+        async def handle(request: web.Request, handler: object) -> web.StreamResponse:
             path, why = admitted(self.settings, request.raw_path, {k.lower(): v for k, v in request.headers.items()})
             if why:
                 return _refused(403, why)
@@ -110,16 +120,17 @@ class Proxy:
             with self.watch.opened():
                 return await relay(request, path)
 
-        app = web.Application(client_max_size=MAX_REQUEST_BYTES)
-        app.router.add_route("*", "/{path:.*}", handle)
+        app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[handle])
         app.on_response_prepare.append(_as_upstream)
         return app
 
 
 async def _as_upstream(request: web.Request, response: web.StreamResponse) -> None:
-    """Only what came from upstream names a server."""
-    if response.headers.get("Server", "").startswith("Python/"):
-        del response.headers["Server"]
+    """No header that the upstream's reply had not."""
+    theirs = response.their_headers if isinstance(response, PassedBack) else {"content-type", "date"}
+    for name in _INVENTED:
+        if name.lower() not in theirs:
+            response.headers.popall(name, None)
 
 
 def _refused(status: int, why: str) -> web.Response:
@@ -136,8 +147,9 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        trust_env=True,
         read_bufsize=1 << 18,
+        max_line_size=MAX_LINE_BYTES,
+        max_field_size=MAX_LINE_BYTES,
     ) as session:
         yield session
 
@@ -224,7 +236,7 @@ def _log(settings: Settings, thread: Thread, turn: Turn) -> None:
     if settings.json_log:
         fields = {name: getattr(turn, name) for name in turn.__slots__}
         _say(json.dumps({"thread": thread.id, **fields}))
-    elif not settings.quiet and (turn.new_edits or turn.rescues or turn.error):
+    elif not settings.quiet and (turn.new_edits or turn.rescues or turn.error or turn.outcome == "passed"):
         size = f"{turn.tokens_before:,} -> {turn.tokens_after:,} tokens"
         rescued = f", sent again {turn.rescues} times" if turn.rescues else ""
         _say(f"{turn.outcome}: {turn.model} {thread.id}: {size}{rescued}: {turn.error or turn.reason}")
