@@ -66,6 +66,16 @@ def refusal_body(wire: Wire, refusal: Refusal) -> Json:
     return {"error": error}
 
 
+def is_compaction(wire: Wire, request: Json) -> bool:
+    """It asks the provider to compact (Codex 0.171)."""
+    items = request.get("input")
+    return wire == "responses" and isinstance(items, list) and items[-1:] == [{"type": "compaction_trigger"}]
+
+
+def compaction_item(number: int) -> Json:
+    return {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": f"gAAA-compacted-{number}"}
+
+
 def _anthropic(reply: Reply, number: int, counted: Counted, model: str) -> Json:
     content: list[Json] = []
     if reply.thinking:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Self
 
-from .replies import PATHS, Counted, Json, Refusal, Reply, Wire, body_of, refusal_body
+from .binding import signature, unbound, unmarked
+from .handler import Server, handler
+from .replies import PATHS, Counted, Json, Refusal, Reply, Wire, body_of, compaction_item, is_compaction, refusal_body
 from .streams import sse
 
 Script = Callable[[int, Json], "Reply | Refusal"]
@@ -29,7 +29,10 @@ class ModelServer:
     equal beginning of the request before counts as cached.
 
     The window and the script may be changed while it runs. `requests` holds every body, `tokens` what those that
-    were answered counted, `refusals` the texts of the others.
+    were answered counted, `refusals` the texts of the others. `paths` and `headers` are of every POST.
+
+    A Responses request that ends with a `compaction_trigger` is answered with one `compaction` item, without the
+    script. Preflights, chunked, gzip and deflate bodies are taken; a WebSocket is refused with 426.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class ModelServer:
         judge: Judge | None = None,
         refuse_in_stream: bool = False,
         splits_room: bool = False,
+        binds_thinking: bool = False,
     ) -> None:
         self.script: Script = script if callable(script) else _listed(script)
         self.window_tokens, self.chars_per_token, self.judge = window_tokens, chars_per_token, judge
@@ -48,17 +52,20 @@ class ModelServer:
         """Refusals of streamed requests come as events of a stream that begins with status 200."""
         self.splits_room = splits_room
         """Tells an input that fits from a `max_tokens` that does not."""
+        self.binds_thinking = binds_thinking
+        """Anthropic's later models: thinking is signed for what it was made behind, and refused elsewhere."""
         self.requests: list[Json] = []
         self.tokens: list[int] = []
         self.cached_tokens: list[int] = []
         self.refusals: list[str] = []
         self.paths: list[str] = []
+        self.headers: list[dict[str, str]] = []
         self._answered = 0
         self._before: list[str] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = Server(("127.0.0.1", 0), handler(self.respond))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.openai_url = f"{self.url}/v1"
@@ -68,9 +75,10 @@ class ModelServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+    def respond(self, path: str, headers: dict[str, str], body: Json) -> tuple[int, str, str]:
         """Status, content type and text of the answer."""
         self.paths.append(path)
+        self.headers.append(headers)
         wire = next((wire for end, wire in PATHS.items() if path.endswith(end)), None)
         if wire is None:
             return 200, "application/json", json.dumps({"input_tokens": self.count(body)})
@@ -88,19 +96,29 @@ class ModelServer:
     def answer(self, wire: Wire, body: Json) -> tuple[int, Json]:
         """Status and body of the answer to one request."""
         self.requests.append(body)
-        if self.judge is not None and (wrong := self.judge(wire, body)):
+        if wrong := self._wrong(wire, body):
             return self.refuse(wire, Refusal(message=wrong[0], code="invalid_request"))
         used = self.count(body)
         if (refusal := self._overflow(wire, body, used)) is not None:
             return self.refuse(wire, refusal)
-        said = self.script(self._answered + 1, body)
+        said = Reply() if is_compaction(wire, body) else self.script(self._answered + 1, body)
         if isinstance(said, Refusal):
             return self.refuse(wire, said)
         self._answered += 1
         self.tokens.append(used)
         self.cached_tokens.append(min(used, self._cached(body)))
         counted = Counted(input_tokens=used, cached_tokens=self.cached_tokens[-1], output_tokens=said.output_tokens)
-        return 200, body_of(wire, said, self._answered, counted, str(body.get("model")))
+        answer = body_of(wire, said, self._answered, counted, str(body.get("model")))
+        if is_compaction(wire, body):
+            answer["output"] = [compaction_item(self._answered)]
+        for block in answer["content"] if self.binds_thinking and wire == "anthropic" else ():
+            if block["type"] == "thinking":
+                block["signature"] = signature(body)
+        return 200, answer
+
+    def _wrong(self, wire: Wire, body: Json) -> list[str]:
+        wrong = self.judge(wire, body) if self.judge is not None else []
+        return wrong + (unbound(body) if self.binds_thinking and wire == "anthropic" else [])
 
     def refuse(self, wire: Wire, refusal: Refusal) -> tuple[int, Json]:
         self.refusals.append(refusal.message)
@@ -134,7 +152,7 @@ class ModelServer:
         """Tokens of the beginning that this request shares with the one before, cache marks aside."""
         items = body.get("messages") or body.get("input") or []
         items = items if isinstance(items, list) else [items]
-        texts = [json.dumps(_unmarked(value)) for value in ({k: body.get(k) for k in _HEAD_KEYS}, *items)]
+        texts = [json.dumps(unmarked(value)) for value in ({k: body.get(k) for k in _HEAD_KEYS}, *items)]
         before, self._before = self._before, texts
         shared = next(
             (n for n, (a, b) in enumerate(zip(texts, before, strict=False)) if a != b), min(len(texts), len(before))
@@ -142,49 +160,7 @@ class ModelServer:
         return int(sum(map(len, texts[:shared])) / self.chars_per_token)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
-            super().handle_error(request, client_address)
-
-
 def _listed(replies: Sequence[Reply | Refusal]) -> Script:
     """A list played once, each entry for one request; a refusal counts as one."""
     left = list(replies)
     return lambda number, body: left.pop(0) if left else Reply("Done.")
-
-
-def _unmarked(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {k: _unmarked(v) for k, v in value.items() if k != "cache_control"}
-    return [_unmarked(v) for v in value] if isinstance(value, list) else value
-
-
-def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1  # one packet an answer: a second one would wait for the client's delayed ACK
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            self._send(200, "application/json", json.dumps({"object": "list", "data": [{"id": "scripted"}]}))
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._send(*server.respond(self.path.partition("?")[0], body))
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-            self.wfile.flush()
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    return Handler
