@@ -40,9 +40,10 @@ async def grow(
     task: str = TASK,
     model: str = "claude-sonnet-5",
     session: str = "",
-) -> None:
-    """A conversation of an agent on Anthropic's API, so many requests long."""
-    messages: list[Any] = [{"role": "user", "content": task}]
+    messages: list[Any] | None = None,
+) -> list[Any]:
+    """An agent's conversation on Anthropic's API, new or going on, so many requests longer; as the agent has it."""
+    messages = messages or [{"role": "user", "content": task}]
     headers = {"x-api-key": "k", **({"x-claude-code-session-id": session} if session else {})}
     for _ in range(turns):
         body = {"model": model, "max_tokens": 500, "tools": TOOLS, "messages": messages}
@@ -51,6 +52,7 @@ async def grow(
         calls = [b for b in said if b["type"] == "tool_use"]
         results = [{"type": "tool_result", "tool_use_id": c["id"], "content": RESULT} for c in calls]
         messages = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": results}]
+    return messages
 
 
 async def read(client: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:

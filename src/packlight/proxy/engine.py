@@ -14,11 +14,11 @@ from typing import Any
 
 from ..compaction import Compaction
 from ..compactor import Compactor
-from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError, StoreError
+from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
 from ..integrations.events import HELD_BY_PROVIDER, usage_in
 from ..layers import ReadAgain
 from ..models import lookup
-from ..overflow import classify
+from ..overflow import classify, names_changed_thinking
 from ..policy import Policy, preset
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .identity import load_key, owner_of, session_of
@@ -143,6 +143,8 @@ class Exchange:
         """What we took before it was sent."""
         self.usage: dict[str, Any] = {}
         self._compactor: Compactor | None = None
+        self._blamed: tuple[Compaction, Refused] | None = None
+        """New edits that were refused, for another reason than length."""
 
     # --- before it is sent --------------------------------------------------------------------------------------------
 
@@ -209,8 +211,8 @@ class Exchange:
         started = time.perf_counter()
         try:
             again = self._again(self._compactor, self.c, Refused(status, body))
-        except ContextWindowExceeded:
-            return False  # the provider's own refusal says it better
+        except (ContextWindowExceeded, Refused):
+            return False  # nothing can be done about it, and the provider's own refusal says it better
         except Exception as error:
             self.failed(error)
             return False
@@ -220,16 +222,21 @@ class Exchange:
         return again
 
     def _again(self, compactor: Compactor, c: Compaction, refusal: Refused) -> bool:
+        """Raises the refusal, or ContextWindowExceeded, where nothing can be done about it."""
+        if c.state is None or self._blamed:
+            return False
         if classify(refusal) is not None:
-            if self.error_is_ours:
-                return False
             self._take(compactor.recover(c, refusal))
-            return True
-        return False
-
-    @property
-    def error_is_ours(self) -> bool:
-        return self.c is None or self.c.state is None
+        elif refusal.status_code not in _REFUSED:
+            return False
+        elif names_changed_thinking(refusal):
+            self._take(compactor.unbind(c, refusal))
+        elif c.report.new_edits:
+            self._blamed = (c, refusal)
+            self._take(compactor.undo(c, refusal, tentative=True))
+        else:
+            return False
+        return True
 
     def replied(self, status: int, body: Any) -> bool:
         """A whole reply: whether to send the request again, else what it counted is noted. Never raises."""
@@ -243,15 +250,21 @@ class Exchange:
     def answered(self, usage: Mapping[str, Any]) -> None:
         """What the provider counted for what was sent. Never raises."""
         self.usage = dict(usage)
-        if not usage or self.c is None or self._compactor is None:
+        if self.c is None or self._compactor is None:
             return
-        shadow = self.engine.settings.mode == "shadow"
-        if (shadow and self.c.changed) or any(self.c.given.get(key) for key in HELD_BY_PROVIDER):
-            return  # it was counted for another request than the one that is known here
         try:
-            self._compactor.record_usage(self.c, self.usage)
-        except PacklightError as error:
+            if self._blamed:  # it was taken without our new edits: they are gone for good
+                self.c = self._compactor.undo(*self._blamed)
+                self.error = self.c.report.error or self.error
+            if usage and self._is_counted(self.c):
+                self._compactor.record_usage(self.c, self.usage)
+        except Exception as error:
             self.failed(error)
+
+    def _is_counted(self, c: Compaction) -> bool:
+        """Whether what the provider counted is what is known here, and not what it adds, or what only would be sent."""
+        is_sent = self.engine.settings.mode != "shadow" or not c.changed
+        return is_sent and not any(c.given.get(key) for key in HELD_BY_PROVIDER)
 
     @property
     def thread(self) -> str:
