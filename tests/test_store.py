@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine import compactor, frozen, key_of, packlight
 from packlight.errors import NotFound, StoreError
-from packlight.store import BatchRow, MemoryStore, Store, open_store, text_hash
-from store_help import document, found, put, row, sha
+from packlight.store import BatchRow, JournalOnly, MemoryStore, Store, open_store, text_hash
+from store_help import document, files_under, found, put, row, sha
+from talk import WINDOW, WIRES, begins_with, copied, output, request, sent, turn
 
 DAY_SECONDS = 86_400.0
 SECRET = "BRAVE_SEARCH_API_KEY=BSA0000000000000000"
@@ -436,3 +438,37 @@ def test_owners_are_those_whose_content_is_kept(store: Store) -> None:
     for owner in ("b", "a", "\ud83d"):
         store.put_batch(row(id=owner, owner=owner))
     assert store.owners() == ["a", "b", "\ud83d"]
+
+
+# A store that keeps the edits and nothing of what they took out.
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_journal_only_keeps_edits_and_no_content(wire: str, store: Store, tmp_path: Path) -> None:
+    """What was taken out is in no file; edits are made again from the full history, in a new process too."""
+    kept, given = JournalOnly(store), request(wire)
+    c = compactor(wire, window_tokens=WINDOW, store=kept, policy="nano").fit(given)
+    assert c.report.new_edits and c.report.error is None and frozen(c.restore()) == frozen(given)
+    longer = {**given, key_of(wire): [*given[key_of(wire)], *turn(wire, 99)]}
+    again = compactor(wire, window_tokens=WINDOW, store=JournalOnly(store)).fit(longer, recorded_only=True)
+    assert begins_with(sent(again, wire), sent(c, wire)) and again.report.error is None
+    gone = output(3).splitlines()[17]
+    assert gone in frozen(given) and gone not in frozen(c.request)
+    assert not any(gone.encode() in data for data in files_under(tmp_path).values())
+    assert kept.search(gone, conversation=None, owner="") == store.search(gone, conversation=None, owner="") == []
+    assert kept.documents(conversation=None, owner="") == store.documents(conversation=None, owner="") == []
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_journal_only_can_t_give_a_written_back_list_its_source(wire: str, store: Store) -> None:
+    """It is recognised, and goes out as it came; the report and `restore` say what is missing."""
+    kept = JournalOnly(store)
+    made = compactor(wire, window_tokens=WINDOW, store=kept)
+    c = made.fit(request(wire))
+    written = {**request(wire), key_of(wire): [*copied(c.messages), *turn(wire, 99)]}
+    again = made.fit(written)
+    assert frozen(again.request) == frozen(written) and isinstance(again.report.error, NotFound)
+    with pytest.raises(NotFound):
+        packlight.restore(written, kept, all=True, format=wire)
+    with pytest.raises(NotFound):
+        kept.document("20e327404bae", conversation=None, owner="")
