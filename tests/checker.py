@@ -184,7 +184,7 @@ class _Anthropic(_Base):
             return
         if not content:
             last_assistant = i == len(self.list) - 1 and role == "assistant"
-            if not last_assistant:
+            if not last_assistant and not (role == "system" and message.get("output_config")):
                 self.bad((i,), "empty_content")
             return
         for b, block in enumerate(content):

@@ -80,6 +80,7 @@ GOOD = {
         "server tool": [GO, said(SERVER, SERVER_RESULT, text())],
         "thinking with text": [GO, said(THINK, text()), GO],
         "compaction first": [said(COMPACTED), GO],
+        "a setting for the turns to come": [GO, {"role": "system", "content": [], "output_config": {"effort": "low"}}],
         "no result content": [GO, use("a"), {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}],
         "unknown block": [GO, said({"type": "future", "x": 1}), GO],
         "four marks": {
@@ -163,6 +164,7 @@ BAD = {
             ],
         ),
         ("empty_content", [GO, {"role": "assistant", "content": []}, GO]),
+        ("empty_content", [GO, {"role": "system", "content": []}, GO]),
         ("bad_content", [GO, {"role": "assistant", "content": None}, GO]),
         ("thinking_alone", [GO, said(THINK), GO]),
         ("thinking_missing", {"thinking": {"type": "enabled"}, "messages": [GO, use("a"), got("a")]}),
@@ -228,6 +230,7 @@ def rules(request, format):
 @pytest.mark.parametrize(("format", "name"), [(f, n) for f in GOOD for n in GOOD[f]])
 def test_good_requests_pass(format, name):
     assert checker.check(GOOD[format][name], format) == []
+    assert packlight.validate(GOOD[format][name], format) == []
 
 
 @pytest.mark.parametrize(("format", "rule", "request_"), [(f, *case) for f in BAD for case in BAD[f]])

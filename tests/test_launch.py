@@ -92,6 +92,19 @@ def test_run_keeps_an_agent_working_past_its_window_and_says_what_was_done(tmp_p
     assert b"key-of-the-user" not in kept
 
 
+def test_run_of_a_conversation_that_has_its_edits_already_says_so(tmp_path):
+    """As when an agent resumes: nothing new is due, and yet not everything is sent."""
+    ends = []
+    for _ in range(2):
+        script = [Reply(calls=(Call("bash", {"command": f"seq {n}"}),)) for n in range(9)]
+        with ModelServer(script) as server:
+            line = ("run", "--window-tokens", "9k", "--", sys.executable, "-c", GROWS)
+            ends.append(packlight(*line, state=tmp_path, ANTHROPIC_BASE_URL=server.url).stderr.splitlines()[1:])
+    assert "compactions" in ends[0][0]
+    assert "sent with earlier edits, no new ones" in ends[1][0]
+    assert "were sent in all, instead of" in ends[1][1]
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_run_exits_as_the_command_does(tmp_path, code):
     ran = packlight("run", "--", sys.executable, "-c", f"raise SystemExit({code})", state=tmp_path)

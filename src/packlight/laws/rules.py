@@ -133,7 +133,10 @@ def _roles_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
 
 def _empty_anthropic(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
     for i, message in enumerate(messages):
-        if not message.parts and not (i == len(messages) - 1 and message.role == "assistant"):
+        is_prefill = i == len(messages) - 1 and message.role == "assistant"
+        # Claude Code 2.1.332 sends `output_config` for the rest of the conversation this way (beta per-turn-control).
+        is_setting = message.role == "system" and "output_config" in message.data
+        if not message.parts and not is_prefill and not is_setting:
             yield Violation((i,), "empty_content", "a message must have content")
         for part in message.parts:
             inside = message.data["content"][part.block].get("content") if part.type == "tool_result" else None

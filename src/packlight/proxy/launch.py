@@ -119,8 +119,9 @@ def done(watch: Watch) -> list[str]:
     turns = [turn for t in threads for turn in t.turns]
     compactions, rescues = sum(t.compactions for t in threads), sum(t.rescues for t in threads)
     errors = [turn.error for turn in turns if turn.error]
-    lines = [f"{watch.requests:,} requests; " + _changes(compactions, rescues)]
-    if compactions or rescues:
+    changed = sum(turn.edits > 0 for turn in turns)
+    lines = [f"{watch.requests:,} requests; " + _changes(compactions, rescues, changed)]
+    if changed:
         before, after = sum(t.tokens_before for t in turns), sum(t.tokens_after for t in turns)
         largest = max(t.tokens_before for t in turns)
         lines.append(f"the conversation grew to {largest:,} tokens; {after:,} were sent in all, instead of {before:,}")
@@ -129,9 +130,9 @@ def done(watch: Watch) -> list[str]:
     return lines
 
 
-def _changes(compactions: int, rescues: int) -> str:
+def _changes(compactions: int, rescues: int, changed: int) -> str:
     if not compactions and not rescues:
-        return "all fitted, nothing was changed"
+        return f"{changed:,} sent with earlier edits, no new ones" if changed else "all fitted, nothing was changed"
     parts = [f"{compactions:,} compactions"] if compactions else []
     return ", ".join(parts + ([f"{rescues:,} rescued from a refusal"] if rescues else []))
 
