@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -36,9 +37,14 @@ async def _through(options: tuple[str, ...]) -> dict[str, Any]:
         lived = await _sent(Path(folder) / "state", options, ())
         killed = await _sent(Path(folder) / "state", options, KILLED_AT)
     # The request whose answer was cut is sent again by its client.
-    same = sum(a == b for a, b in zip(lived, killed, strict=True))
+    same = sum(_named(a) == _named(b) for a, b in zip(lived, killed, strict=True))
     breaks = {name: _breaks(bodies) for name, bodies in (("lived", lived), ("killed", killed))}
     return {"requests": len(lived), "kills": len(KILLED_AT), "identical": same, "breaks": breaks}
+
+
+def _named(body: bytes) -> bytes:
+    """Without the names of a store's files, which depend on its secret key: each run has its own."""
+    return re.sub(rb"(results|transcripts)/[0-9a-f]{64}", rb"\1", body)
 
 
 def _breaks(bodies: list[bytes]) -> int:

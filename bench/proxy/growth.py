@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from . import client, sessions
@@ -101,17 +102,17 @@ async def memory(scale: float) -> dict[str, Any]:
     marks = [max(100, round(mark * scale)) for mark in MEMORY_MARKS]
     figures: dict[str, Any] = {}
     with running(upstream_kind(events=8, chunks=1)) as up:
-        for name, requests in (("many conversations", _many(marks[-1])), ("one conversation", _one(marks[-1]))):
+        for name, requests in (("many conversations", _many), ("one conversation", _one)):
             for kind in (PASSTHROUGH, packlight("--window-tokens", "40000")):
                 with running(kind, up.url) as server:
-                    figures[f"{name}, {server.name}"] = await _remembered(server, list(requests), marks)
+                    figures[f"{name}, {server.name}"] = await _remembered(server, requests(marks[-1]), marks)
     return figures
 
 
 def _many(count: int) -> Iterator[tuple[sessions.Session, int]]:
     """Conversations of 40 requests, each of which grows past the window."""
     for seed in range(-(-count // 40)):
-        session = sessions.grown(1_000 + seed, 40, result_chars=4_400)
+        session = sessions.grown(1_000 + seed, 40, result_chars=16_000)
         yield from ((session, calls) for calls in session.calls)
 
 
@@ -125,7 +126,7 @@ async def _remembered(server: Server, requests: list[tuple[sessions.Session, int
     rows: dict[str, Any] = {"0": server.rss_mb}
     shrunk = failed = 0
     async with client.session() as asking:
-        for number, (session, calls) in enumerate(requests[: marks[-1]], 1):
+        for number, (session, calls) in enumerate(islice(requests, marks[-1]), 1):
             body = session.body(calls)
             took = await client.ask(asking, server.url, body)
             failed += took.status != 200
