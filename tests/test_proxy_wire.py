@@ -30,7 +30,7 @@ def test_deep_nesting_is_read_and_too_deep_refused():
 
 
 def test_memo_forgets_what_was_used_longest_ago():
-    memo = Memo(max_bytes=2_600)
+    memo = Memo(max_bytes=4_000)
     old, kept = b'"' + b"o" * 400 + b'"', b'"' + b"k" * 400 + b'"'
     values = memo.values([old, kept])
     assert memo.value(kept) is values[1]

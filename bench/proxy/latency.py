@@ -31,12 +31,20 @@ def bodies(seed: int, size_bytes: int, count: int) -> list[bytes]:
 
 
 async def compared(asking: ClientSession, servers: Sequence[Server], groups: Iterator[list[bytes]]) -> dict[str, Any]:
-    """Each group of bodies at once, to each server in turn, so that all share what else the machine does."""
+    """Each group of bodies at once, to each server in turn, so that all share what else the machine does.
+
+    The first group is not counted: what a conversation's first request costs is measured on its own.
+    """
     took: dict[str, list[Took]] = {server.name: [] for server in servers}
+    cpu = dict.fromkeys(took, 0.0)
     for number, group in enumerate(groups):
         for server in servers if number % 2 else reversed(servers):
-            took[server.name] += await asyncio.gather(*(client.ask(asking, server.url, body) for body in group))
-    return {name: summary(all_) for name, all_ in took.items()}
+            before = server.cpu_seconds
+            replies = await asyncio.gather(*(client.ask(asking, server.url, body) for body in group))
+            if number:
+                took[server.name] += replies
+                cpu[server.name] += server.cpu_seconds - before
+    return {name: summary(all_) | {"cpu_ms": 1e3 * cpu[name] / len(all_)} for name, all_ in took.items()}
 
 
 def summary(took: Sequence[Took]) -> dict[str, Any]:
@@ -71,7 +79,6 @@ async def idle(scale: float) -> dict[str, Any]:
         async with client.session() as asking:
             for name, size_bytes, count in (("1 MB", LARGE_BYTES, 300), ("8 kB", SMALL_BYTES, 1_000)):
                 number = max(20, round(count * scale))
-                await compared(asking, [bare, ours], sequential(size_bytes, 5))
                 one = await compared(asking, [bare, ours], sequential(size_bytes, number))
                 figures[f"{name}, one at a time"] = one
                 many = await compared(asking, [bare, ours], together(size_bytes, max(10, number // AT_ONCE)))

@@ -136,9 +136,9 @@ def running(kind: Kind, upstream: str = "", *, folder: Path | None = None, port:
 
 
 @asynccontextmanager
-async def running_beside(kind: Kind, upstream: str) -> AsyncIterator[Server]:
+async def running_beside(kind: Kind, upstream: str, *, folder: Path | None = None) -> AsyncIterator[Server]:
     """`running` while this process's own event loop goes on, which may be the upstream."""
-    manager = running(kind, upstream)
+    manager = running(kind, upstream, folder=folder)
     server = await asyncio.to_thread(manager.__enter__)
     try:
         yield server

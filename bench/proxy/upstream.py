@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -75,10 +76,11 @@ class Upstream:
         await response.prepare(request)
         events = stream_events(model, tokens, self.script.events)
         each = -(-len(events) // self.script.chunks)
-        for start in range(0, len(events), each):
-            if start and self.script.gap_seconds:
-                await asyncio.sleep(self.script.gap_seconds)
-            await response.write(b"".join(events[start : start + each]))
+        with contextlib.suppress(ConnectionResetError):  # whoever asked has gone
+            for start in range(0, len(events), each):
+                if start and self.script.gap_seconds:
+                    await asyncio.sleep(self.script.gap_seconds)
+                await response.write(b"".join(events[start : start + each]))
         return response
 
 

@@ -31,9 +31,10 @@ __all__ = ["Body", "Memo", "decompressed"]
 
 MAX_BODY_BYTES = 512 << 20
 """No provider takes as much; a compressed body that grows beyond it is not looked at."""
-MEMO_BYTES = 256 << 20
+MEMO_BYTES = 128 << 20
+"""Some sixty conversations of a megabyte, as many as the engine keeps read; all of it is memory of the process."""
 _ENTRY_BYTES = 400
-"""What an entry weighs beside its text, about."""
+"""What an entry weighs beside its text and its value, about."""
 
 _NEW: Json = object()
 
@@ -106,11 +107,16 @@ class Memo:
             if text in self._values:
                 return self._values[text]
             self._values[text] = value
-            self._bytes += len(text) + _ENTRY_BYTES
+            self._bytes += _weight(text)
             while self._bytes > self._max_bytes:
                 old, _ = self._values.popitem(last=False)
-                self._bytes -= len(old) + _ENTRY_BYTES
+                self._bytes -= _weight(old)
         return value
+
+
+def _weight(text: bytes) -> int:
+    """Of the text, and of a value about as large."""
+    return 2 * len(text) + _ENTRY_BYTES
 
 
 class Body:
