@@ -12,7 +12,7 @@ from packlight.proxy import Proxy, Settings
 from packlight.testing import Call, ModelServer, Reply
 
 WINDOW = 12_000
-TASK = "count to nine; the launch code is 7461"
+TASK = "count to nine; the launch code is zebra7461"
 RESULT = "line of a result, with the word xylophone\n" * 120
 TOOLS = [{"name": "bash", "input_schema": {"type": "object"}}]
 

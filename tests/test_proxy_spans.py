@@ -76,7 +76,7 @@ def test_span_of_each_request(ended: list[Span]) -> None:
             assert any(s.attributes["packlight.layers"] for s in ended)
             assert ended[-1].attributes["gen_ai.conversation.compacted"] is True
             text = repr([s.attributes for s in ended])
-            assert "7461" not in text and "xylophone" not in text
+            assert "zebra7461" not in text and "xylophone" not in text
 
     asyncio.run(work())
 

@@ -73,25 +73,31 @@ class Ledger:
 
     def _folded(self, view: View, edit: Edit, conversation: str) -> Iterator[Document]:
         """Texts of the messages in a span, but for those an earlier batch took out already."""
-        for i in range(edit.start[0], edit.end[0]):
-            if view.is_folded(i):
+        return (d for d in taken_out(view, edit, conversation) if not view.is_folded(d.ordinal))
+
+
+def taken_out(view: View, edit: Edit, conversation: str) -> Iterator[Document]:
+    """The texts that stand in an edit's span."""
+    first, last = edit.start[0], edit.end[0] + (len(edit.end) == 2)
+    for i in range(first, last):
+        for k, part in enumerate(view.messages[i].parts):
+            if len(edit.start) == 2 and not edit.start[1] <= part.block < edit.end[1]:
                 continue
-            for k, part in enumerate(view.messages[i].parts):
-                call = view.call_of(i, k) if part.kind == "result" else part if part.kind == "call" else None
-                target = ""
-                for kind, text in _texts_of(part):
-                    if call and not target:
-                        target = target_at(view, i, k) if part.kind == "result" else target_of(call)
-                    yield Document(
-                        ref=text_hash(text)[:REF_CHARS],
-                        text=text,
-                        conversation=conversation,
-                        kind=kind,
-                        tool=call.tool if call else "",
-                        path=target,
-                        call_id=part.call_id,
-                        ordinal=i,
-                    )
+            call = view.call_of(i, k) if part.kind == "result" else part if part.kind == "call" else None
+            target = ""
+            for kind, text in _texts_of(part):
+                if call and not target:
+                    target = target_at(view, i, k) if part.kind == "result" else target_of(call)
+                yield Document(
+                    ref=text_hash(text)[:REF_CHARS],
+                    text=text,
+                    conversation=conversation,
+                    kind=kind,
+                    tool=call.tool if call else "",
+                    path=target,
+                    call_id=part.call_id,
+                    ordinal=i,
+                )
 
 
 def _texts_of(part: Part) -> Iterator[tuple[str, str]]:

@@ -377,6 +377,11 @@ def _proxied(parser: _Parser) -> None:
         help="keep what is taken out there too, as files that the agent can read; none: write nothing at all "
         "(default: only the edits, in the user's state folder)",
     )
+    parser.add_argument(
+        "--recall-tool",
+        action="store_true",
+        help="give the model a tool to get back what was taken out, from a conversation's first request on",
+    )
 
 
 def _port(text: str) -> int:

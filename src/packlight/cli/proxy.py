@@ -42,6 +42,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         host=args.host,
         port=args.port,
         workers=args.workers,
+        recall_tool=args.recall_tool,
         json_log=args.json,
         store=Path(args.store) if args.store and args.store != "none" else None,
         journal=None if args.store == "none" else state_folder() / "proxy",

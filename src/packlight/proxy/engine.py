@@ -22,6 +22,7 @@ from ..overflow import classify, names_changed_thinking
 from ..policy import Policy, preset
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .identity import load_key, owner_of, session_of
+from .recall import Recalls, Turn
 from .refetch import Refetches
 from .routes import Endpoint, side_request
 from .settings import Settings
@@ -51,7 +52,8 @@ class Engine:
         except StoreError as error:
             self.trouble, self._key = error, load_key(None)
         self._policy = _policy(settings)
-        self._compactors: OrderedDict[tuple[str, int | None], Compactor] = OrderedDict()
+        self.recalls = Recalls(self.store) if settings.recall_tool and settings.mode != "shadow" else None
+        self._compactors: OrderedDict[tuple[str, int | None, bool], Compactor] = OrderedDict()
         self._lock = threading.Lock()
 
     def begin(self, endpoint: Endpoint, headers: Mapping[str, str], data: bytes) -> Exchange:
@@ -67,8 +69,8 @@ class Engine:
         exchange.seconds = time.perf_counter() - started
         return exchange
 
-    def compactor(self, owner: str, window_tokens: int | None) -> Compactor:
-        key = (owner, window_tokens)
+    def compactor(self, owner: str, window_tokens: int | None, *, has_recall: bool) -> Compactor:
+        key = (owner, window_tokens, has_recall)
         with self._lock:
             known = self._compactors.get(key)
             if known is None:
@@ -78,7 +80,7 @@ class Engine:
                     owner=owner,
                     window_tokens=window_tokens,
                     keep_tools=self.settings.keep_tools,
-                    recall="files" if self.settings.store else "ref" if self.settings.recall_tool else "none",
+                    recall="files" if self.settings.store else "ref" if has_recall else "none",
                 )
             self._compactors.move_to_end(key)
             while len(self._compactors) > MAX_COMPACTORS:
@@ -142,6 +144,8 @@ class Exchange:
         self.seconds = 0.0
         """What we took before it was sent."""
         self.usage: dict[str, Any] = {}
+        self.turn: Turn | None = None
+        """Where the model has the recall tool: what becomes of its calls."""
         self._compactor: Compactor | None = None
         self._blamed: tuple[Compaction, Refused] | None = None
         """New edits that were refused, for another reason than length."""
@@ -152,19 +156,41 @@ class Exchange:
         """Raises InvalidRequest for what is no request of this endpoint."""
         text = decompressed(self.given, self.headers.get("content-encoding", ""))
         self.body = Body(text, self.endpoint.list_key, self.engine.memo)
-        request = self.body.request
+        request: Mapping[str, Any] = self.body.request
         self.owner = self.engine.owner(self.headers, request)
         self.session = session_of(self.headers, request)
-        self._compactor = self.engine.compactor(self.owner, self._window_tokens(request))
+        request = self._opened(request)
+        has_recall = request.get("tools") is not self.body.request.get("tools")
+        self._compactor = self.engine.compactor(self.owner, self._window_tokens(request), has_recall=has_recall)
+        self._plan(self._compactor, request)
+
+    def _opened(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the recall tool and what was said of it unseen, where its conversation has it."""
+        if self.engine.recalls is None:
+            return request
+        answers = self.endpoint.does == "answer"
+        request, self.turn = self.engine.recalls.opened(self.endpoint.format, self.owner, request, answers=answers)
+        return request
+
+    def _plan(self, compactor: Compactor, request: Mapping[str, Any]) -> None:
         mode = self.engine.settings.mode
         self.side = side_request(self.endpoint, request) or ""
         self.left = self.side or ("only rescued" if mode == "rescue" else "")
-        c = self._compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left))
+        c = compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left))
         self._take(c)
         if not self.side and c.state is not None:
             edits = c.report.edits if mode != "shadow" else ()
             new = bool(c.report.new_edits)
             self.calls = self.engine.refetches.count(self.thread, c.state.view, edits, is_new=new)
+
+    def go_on(self) -> None:
+        """The model's calls of the recall tool were answered: `data` is the next request. Never raises."""
+        assert self.turn is not None and self.body is not None and self._compactor is not None
+        try:
+            self._plan(self._compactor, self.turn.request)
+        except Exception as error:
+            self.failed(error)
+            self.c, self.data = None, self.body.encoded(self.turn.request)
 
     def _window_tokens(self, request: Mapping[str, Any]) -> int | None:
         asked = self.engine.settings.window_tokens
@@ -237,6 +263,10 @@ class Exchange:
         else:
             return False
         return True
+
+    def is_too_long(self, status: int, body: Any) -> bool:
+        """Whether a reply is a refusal for length."""
+        return status >= 400 and classify(Refused(status, body)) is not None
 
     def replied(self, status: int, body: Any) -> bool:
         """A whole reply: whether to send the request again, else what it counted is noted. Never raises."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,6 +19,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from .continued import Continued
 from .engine import Engine, Exchange
 from .events import Stream, decoder, readable_only, reply_body
 from .routes import Endpoint, endpoint_of, upstream_url
@@ -85,19 +88,11 @@ class Relay:
     async def _answered(self, request: web.Request, url: URL, endpoint: Endpoint) -> web.StreamResponse:
         data = await request.read()
         exchange = await self._run(lambda: self.engine.begin(endpoint, _lower(request.headers), data))
+        way = _Way(self, request, url, exchange)
+        if exchange.turn is not None:
+            return await Continued(request, exchange, exchange.turn, way)()
         while True:
-            headers = _headers_on(request.headers)
-            if exchange.is_changed:
-                headers.popall("Content-Encoding", None)
-            accepted = ", ".join(headers.getall("Accept-Encoding", []))
-            if (readable := readable_only(accepted)) != accepted:
-                headers["Accept-Encoding"] = readable
-            body: bytes | AsyncIterator[bytes] = exchange.data
-            if len(exchange.data) > PIECE_BYTES:
-                headers["Content-Length"] = str(len(exchange.data))
-                body = _pieces(exchange.data)
-            sent = self.session.post(url, headers=headers, data=body, allow_redirects=False, proxy=_way_out(url))
-            async with sent as up:
+            async with way.post() as up:
                 response = await self._reply(request, up, exchange)
             if response is not None:
                 return response
@@ -142,6 +137,43 @@ class Relay:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How one request of a client is sent on, as often as it takes."""
+
+    relay: Relay
+    request: web.Request
+    url: URL
+    exchange: Exchange
+
+    def post(self) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        headers, data = _headers_on(self.request.headers), self.exchange.data
+        if self.exchange.is_changed:
+            headers.popall("Content-Encoding", None)
+        accepted = ", ".join(headers.getall("Accept-Encoding", []))
+        readable = readable_only(accepted) if self.exchange.turn is None else "identity"
+        if readable != accepted:
+            headers["Accept-Encoding"] = readable
+        body: bytes | AsyncIterator[bytes] = data
+        if len(data) > PIECE_BYTES:
+            headers["Content-Length"] = str(len(data))
+            body = _pieces(data)
+        way_out = _way_out(self.url)
+        return self.relay.session.post(self.url, headers=headers, data=body, allow_redirects=False, proxy=way_out)
+
+    def headers(self, up: aiohttp.ClientResponse) -> CIMultiDict[str]:
+        return _headers_back(up.headers, self.exchange)
+
+    def cut(self) -> None:
+        _cut(self.request)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await self.relay._run(work)
+
+    def note(self, status: int) -> None:
+        self.relay.watch.note(self.exchange, status)
 
 
 class PassedBack(web.StreamResponse):

@@ -1,0 +1,190 @@
+"""A request whose reply may hold calls of the recall tool: those are answered here, and the client gets one reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from multidict import CIMultiDict
+
+from ..formats import encode_as_is
+from ..types import Json
+from .engine import Exchange
+from .events import Stream, decoder, reply_body
+from .recall import Turn
+from .recall.wire import Stitch
+
+__all__ = ["Continued", "Way"]
+
+T = TypeVar("T")
+READ_AHEAD_BYTES = 1 << 20
+
+
+class Way(Protocol):
+    """How requests are sent and replies begun."""
+
+    def post(self) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
+    def headers(self, up: aiohttp.ClientResponse) -> CIMultiDict[str]: ...
+    def cut(self) -> None:
+        """End the connection to the client without the mark of a complete reply."""
+        ...
+
+    async def run(self, work: Callable[[], T]) -> T: ...
+    def note(self, status: int) -> None: ...
+
+
+class _Events:
+    """Server-sent events with the bytes they came in."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, text: bytes) -> Iterator[tuple[bytes, Json]]:
+        """Whole events; their data as JSON, None where it is none."""
+        self._rest += text
+        while (end := self._end()) > 0:
+            raw, self._rest = self._rest[:end], self._rest[end:]
+            yield raw, _data(raw)
+
+    def _end(self) -> int:
+        ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := self._rest.find(mark)) >= 0]
+        return min(ends, default=0)
+
+    def left(self) -> bytes:
+        """What was no whole event."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def _data(raw: bytes) -> Json:
+    lines = [line[5:].strip() for line in raw.splitlines() if line.startswith(b"data:")]
+    try:
+        return msgspec.json.decode(b"\n".join(lines))
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+@dataclass
+class Continued:
+    """One request of the client, and the reply it gets. Calling it gives the reply, which may have been sent."""
+
+    request: web.Request
+    exchange: Exchange
+    turn: Turn
+    way: Way
+    response: web.StreamResponse | None = None
+    """A stream to the client that has begun."""
+    replies: list[Json] = field(default_factory=list)
+    """Those before the client's own that were not streamed."""
+    stitch: Stitch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stitch = self.turn.wire.stitch()
+
+    async def __call__(self) -> web.StreamResponse:
+        status = 0
+        try:
+            while True:
+                async with self.way.post() as up:
+                    status = up.status
+                    streamed = up.status == 200 and up.content_type == "text/event-stream"
+                    reply = await (self._streamed(up) if streamed else self._whole(up))
+                if reply is not None:
+                    return reply
+        except aiohttp.ClientError:
+            if self.response is None:
+                raise
+            self.way.cut()
+            return self.response
+        finally:
+            if status:
+                self.way.note(status)
+
+    async def _next(self, reply: Json) -> bool:
+        """Whether another request has to be sent; else all is recorded that the client does not see."""
+        said = self.turn.wire.read(reply)
+        if not await self.way.run(lambda: self.turn.goes_on(said, self.exchange.c)):
+            await self.way.run(lambda: self.turn.ended(said, self.exchange.c))
+            return False
+        await self.way.run(self.exchange.go_on)
+        return True
+
+    # --- not streamed -------------------------------------------------------------------------------------------------
+
+    async def _whole(self, up: aiohttp.ClientResponse) -> web.StreamResponse | None:
+        """The reply; None when another request is to be sent."""
+        data = await up.read()
+        body = reply_body(data, up.headers.get("Content-Encoding", ""))
+        if await self.way.run(lambda: self.exchange.replied(up.status, body)):
+            return None
+        if up.status != 200 or not isinstance(body, dict):
+            return await self._refused(up, data, body)
+        if await self._next(body):
+            self.replies.append(body)
+            return None
+        headers = self.way.headers(up)
+        if self.replies or self.turn.wire.read(body).hides:
+            headers.popall("Content-Encoding", None)
+            data = encode_as_is(self.turn.wire.joined([*self.replies, body]))
+        return web.Response(status=up.status, reason=up.reason, headers=headers, body=data)
+
+    async def _refused(self, up: aiohttp.ClientResponse, data: bytes, body: Any) -> web.StreamResponse | None:
+        if self.exchange.is_too_long(up.status, body) and self.turn.smaller():
+            await self.way.run(self.exchange.go_on)
+            return None
+        if self.response is None:
+            return web.Response(status=up.status, reason=up.reason, headers=self.way.headers(up), body=data)
+        await self.response.write(self.stitch.failure(up.status, body))
+        return self.response
+
+    # --- streamed -----------------------------------------------------------------------------------------------------
+
+    async def _streamed(self, up: aiohttp.ClientResponse) -> web.StreamResponse | None:
+        decode = decoder(up.headers.get("Content-Encoding", "")) or (lambda data: data)
+        stream, events, held = Stream(lambda data: data), _Events(), bytearray()
+        self.stitch.begin()
+        waits = self.exchange.may_overflow
+        try:
+            async for chunk in up.content.iter_any():
+                text = decode(chunk)
+                stream.feed(text)
+                held += b"".join(self.stitch.event(raw, data) for raw, data in events.feed(text))
+                if waits and stream.overflow is not None and await self._cured(stream.overflow):
+                    stream.usage.clear()
+                    return None
+                waits = waits and not stream.begun and len(held) < READ_AHEAD_BYTES
+                if held and not waits:
+                    await self._write(up, bytes(held))
+                    held.clear()
+        finally:  # of a client that has left, too: what was counted was paid for
+            await asyncio.shield(self.way.run(lambda: self.exchange.answered(stream.usage)))
+        if self.stitch.is_over and await self._next(self.stitch.reply()):
+            await self._write(up, bytes(held))
+            self.stitch.go_on()
+            return None
+        return await self._write(up, bytes(held) + self.stitch.end() + events.left())
+
+    async def _cured(self, overflow: Json) -> bool:
+        """Whether to send it again: smaller, or with a smaller answer to the model's call."""
+        if await self.way.run(lambda: self.exchange.refused(200, overflow)):
+            return True
+        if self.turn.smaller():
+            await self.way.run(self.exchange.go_on)
+            return True
+        return False
+
+    async def _write(self, up: aiohttp.ClientResponse, data: bytes) -> web.StreamResponse:
+        if self.response is None:
+            headers = self.way.headers(up)
+            headers.popall("Content-Encoding", None)
+            self.response = web.StreamResponse(status=up.status, reason=up.reason, headers=headers)
+            await self.response.prepare(self.request)
+        if data:
+            await self.response.write(data)
+        return self.response
