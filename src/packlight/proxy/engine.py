@@ -14,7 +14,7 @@ from typing import Any
 
 from ..compaction import Compaction
 from ..compactor import Compactor
-from ..errors import ContextWindowExceeded, InvalidRequest, PacklightError, StoreError
+from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
 from ..integrations.events import HELD_BY_PROVIDER, usage_in
 from ..models import lookup
 from ..overflow import classify
@@ -236,7 +236,7 @@ class Exchange:
             return  # it was counted for another request than the one that is known here
         try:
             self._compactor.record_usage(self.c, self.usage)
-        except PacklightError as error:
+        except Exception as error:
             self.failed(error)
 
     @property
