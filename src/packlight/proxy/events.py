@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidRequest
 from ..integrations.events import has_begun, overflow_in, usage_in
 from ..overflow import classify
 
@@ -23,6 +22,8 @@ __all__ = ["READABLE", "Stream", "decoder", "readable_only"]
 READABLE = ("gzip", "deflate", "zstd", "identity")
 """Encodings of a reply that can be looked into."""
 MAX_EVENT_BYTES = 16 << 20
+MAX_PIECE_BYTES = 32 << 20
+"""Of the text of a compressed reply, or of a piece of it."""
 
 
 def readable_only(accept_encoding: str) -> str:
@@ -33,15 +34,30 @@ def readable_only(accept_encoding: str) -> str:
 
 
 def decoder(encoding: str) -> Callable[[bytes], bytes] | None:
-    """What makes text of a reply's bytes, piece by piece; None for an encoding that is not known."""
+    """What makes text of a reply's bytes, piece by piece; None for an encoding that is not known.
+
+    It raises TooLarge for a piece that grows out of all proportion.
+    """
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return lambda data: data
     if name in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+        unzip = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        return lambda data: _limited(unzip.decompress(data, MAX_PIECE_BYTES), unzip.unconsumed_tail == b"")
     if name == "zstd":
-        return zstd.ZstdDecompressor().decompress
+        unpack = zstd.ZstdDecompressor()
+        return lambda data: _limited(unpack.decompress(data, MAX_PIECE_BYTES), unpack.needs_input or unpack.eof)
     return None
+
+
+class TooLarge(Exception):
+    """A piece that is more than what is looked into."""
+
+
+def _limited(text: bytes, is_all: bool) -> bytes:
+    if not is_all:
+        raise TooLarge
+    return text
 
 
 class Stream:
@@ -58,18 +74,21 @@ class Stream:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
+        """Never raises: what can't be read has begun, and is not looked at any further."""
         if self._decode is None:
             self.begun = True
             return
         try:
             self._rest += self._decode(data)
-        except (zlib.error, zstd.ZstdError, EOFError):
-            self._decode, self.begun = None, True
-            return
-        for event in self._events():
-            self._note(event)
+            for event in self._events():
+                self._note(event)
+        except Exception:  # whatever an upstream sends, the client gets it
+            self._blind()
         if len(self._rest) > MAX_EVENT_BYTES:
-            self._decode, self.begun, self._rest = None, True, b""
+            self._blind()
+
+    def _blind(self) -> None:
+        self._decode, self.begun, self._rest = None, True, b""
 
     def _events(self) -> Iterator[Any]:
         """The data of whole events; only those are parsed that can tell something here."""
@@ -106,9 +125,7 @@ def _overflow(event: Mapping[str, Any]) -> bool:
 def reply_body(data: bytes, encoding: str) -> Any:
     """A whole reply as JSON; None when it can't be read."""
     decode = decoder(encoding)
-    if decode is None:
-        return None
     try:
-        return msgspec.json.decode(decode(data))
-    except (msgspec.MsgspecError, UnicodeError, zlib.error, zstd.ZstdError, EOFError, InvalidRequest):
+        return msgspec.json.decode(decode(data)) if decode is not None else None
+    except Exception:  # whatever an upstream sends, the client gets it
         return None
