@@ -338,7 +338,8 @@ class Compactor:
 
     def _batch(self, work: Work, reason: str | None, force: bool) -> Planning:
         ledger = Ledger(self.store, self.owner, files=self._recall == "files")
-        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer)
+        enlist = None if self._recall == "files" else ledger.enlist
+        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, enlist=enlist)
         try:
             view = yield from planned(work, self.policy, reason, force)
             own = new_edits(work.view, view)

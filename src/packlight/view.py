@@ -114,6 +114,8 @@ class View:
     """The model checks signed thinking against everything before it."""
     refer: Callable[[str], tuple[str, str]] = plain_reference
     """Gives a text's reference, and the words by which a placeholder says how to get it back."""
+    enlist: Callable[[str], str] | None = None
+    """Gives the reference of a stretch of turns (`summary.stretches`), by its list; None where nobody recalls."""
     keep: Callable[[ResultAt], bool] | None = None
     """Results that the user wants left alone."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
