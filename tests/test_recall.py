@@ -42,7 +42,7 @@ def test_every_reference_answers(wire):
     assert refs
     for ref in refs:
         for query in (ref, f"ref {ref}", ref.upper(), ref[:7], f"  {ref}\n", f"[cleared Read; ref {ref}]"):
-            (found,) = packlight.recall(made.store, query, conversation=c.conversation)
+            found = packlight.recall(made.store, query, conversation=c.conversation)[0]
             assert found.ref == ref and found.text
 
 

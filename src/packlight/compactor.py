@@ -408,7 +408,13 @@ class Compactor:
         ledger = Ledger(self.store, self.owner, recall=self._recall)
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         transcript, unwritten = self._transcript(work)
-        work.view = replace(work.view, messages=tuple(work.source.messages), refer=ledger.refer, transcript=transcript)
+        work.view = replace(
+            work.view,
+            messages=tuple(work.source.messages),
+            refer=ledger.refer,
+            enlist=ledger.enlist if self._recall == "ref" else None,
+            transcript=transcript,
+        )
         return ledger, unwritten
 
     @staticmethod

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .errors import StoreError
 from .formats import encode_as_is
 from .store import REF_CHARS, Document, Store, text_hash
+from .summary.stretches import KIND, texts_of
 from .summary.wording import target_at, target_of
-from .types import Edit, Part
+from .types import Edit
 from .view import View
 
-_MIN_ARGUMENTS_CHARS = 200
+_REF = re.compile(r"\bref ([0-9a-f]{12,64})\b")
 
 
 class Ledger:
@@ -24,6 +26,7 @@ class Ledger:
         self._files = recall == "files"
         self._named = recall != "none"
         self._texts: dict[str, str] = {}
+        self._lists: dict[str, str] = {}
 
     def refer(self, text: str) -> tuple[str, str]:
         """The reference of a text and the words for it: a file where the user chose files and it could be written."""
@@ -31,6 +34,12 @@ class Ledger:
         self._texts[ref] = text
         path = self._file(text) if self._files else None
         return ref, f"full text: {path}" if path else f"ref {ref}" if self._named else ""
+
+    def enlist(self, text: str) -> str:
+        """The reference of the list of a stretch of turns; it becomes a document of a batch that shows it."""
+        ref = self._ref(text)
+        self._lists[ref] = text
+        return ref
 
     def _ref(self, text: str) -> str:
         try:
@@ -67,9 +76,17 @@ class Ledger:
                 )
                 found[(edit.ref, edit.start[0])] = document
             if len(edit.start) == 1:
-                for document in self._folded(view, edit, conversation):
+                for document in (*self._listed(edit, conversation), *self._folded(view, edit, conversation)):
                     found.setdefault((document.ref, document.ordinal), document)
         return list(found.values())
+
+    def _listed(self, edit: Edit, conversation: str) -> Iterator[Document]:
+        """The stretches whose references an edit shows."""
+        shown = dict.fromkeys(_REF.findall(encode_as_is(list(edit.replacement)).decode())) if self._lists else ()
+        for ref in shown:
+            if ref in self._lists:
+                text, ordinal = self._lists[ref], edit.start[0]
+                yield Document(ref=ref, text=text, conversation=conversation, kind=KIND, ordinal=ordinal)
 
     def _folded(self, view: View, edit: Edit, conversation: str) -> Iterator[Document]:
         """Texts of the messages in a span, but for those an earlier batch took out already."""
@@ -85,7 +102,7 @@ def taken_out(view: View, edit: Edit, conversation: str) -> Iterator[Document]:
                 continue
             call = view.call_of(i, k) if part.kind == "result" else part if part.kind == "call" else None
             target = ""
-            for kind, text in _texts_of(part):
+            for kind, text in texts_of(part):
                 if call and not target:
                     target = target_at(view, i, k) if part.kind == "result" else target_of(call)
                 yield Document(
@@ -98,14 +115,3 @@ def taken_out(view: View, edit: Edit, conversation: str) -> Iterator[Document]:
                     call_id=part.call_id,
                     ordinal=i,
                 )
-
-
-def _texts_of(part: Part) -> Iterator[tuple[str, str]]:
-    if part.kind == "result" and part.text:
-        yield "result", part.text
-    elif part.kind in ("text", "thinking") and part.text.strip():
-        yield "message", part.text
-    elif part.kind == "call":
-        text = part.arguments_text or (encode_as_is(part.arguments).decode() if part.arguments else "")
-        if len(text) >= _MIN_ARGUMENTS_CHARS:
-            yield "arguments", text

@@ -121,6 +121,8 @@ class View:
     """Gives a text's reference, and the words by which a placeholder says how to get it back; "" where nothing can."""
     transcript: str = ""
     """A plain file with all messages, one JSON line each, where there is one."""
+    enlist: Callable[[str], str] | None = None
+    """Gives the reference of a stretch of turns (`summary.stretches`), by its list; None where nobody recalls."""
     keep: Callable[[ResultAt], bool] | None = None
     """Results that the user wants left alone."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -38,7 +38,7 @@ class Document:
     text: str
     conversation: str
     kind: str
-    """`result`, `arguments`, `message`, `media`, ..."""
+    """`result`, `arguments`, `message`, `media`, `stretch` (a list of others), ..."""
     tool: str = ""
     path: str = ""
     call_id: str = ""

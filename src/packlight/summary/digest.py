@@ -22,11 +22,12 @@ from .files import file_events
 from .follow import file_models, normal
 from .fragments import FileModel
 from .frame import BEGIN, END, TITLES, neutral
-from .log import earlier_actions, log_lines, newest_first
+from .log import earlier_actions, log_lines, marks_of, newest_first
 from .names import Names, Source, Touch, seen_names, strings, visible_words
 from .rules import rule
 from .secrets import mask
 from .state import decisions, last_plan, open_errors
+from .stretches import stretches
 from .wording import clean, encodable, head, one_line
 from .words import allotted, cut, loaded_instructions, said
 
@@ -257,9 +258,11 @@ class _Draft:
     def _log(self, max_chars: int) -> str:
         view, start, end = self.view, self.job.start, self.job.end
         report = min(1_200, max_chars // 8)
-        lines = self.logged.get(report) or newest_first(view, self.events, self.said, start, end, report)
+        marks = self.marks
+        lines = self.logged.get(report) or newest_first(view, self.events, self.said, start, end, report, marks)
         self.logged[report], lines = tee(lines)  # a second try goes over the same lines
-        return neutral("\n".join(log_lines(lines, max_chars, lambda: self.actions_left_out)))
+        newest = [marks[message] for message in sorted(marks, reverse=True)]
+        return neutral("\n".join(log_lines(lines, max_chars, newest, self._left_out)))
 
     def _names(self, max_chars: int) -> str:
         return self.names.text(max_chars)
@@ -270,8 +273,14 @@ class _Draft:
     # ---- facts
 
     @cached_property
-    def actions_left_out(self) -> str:
-        return earlier_actions(self.view, self.job.start, self.job.end)
+    def marks(self) -> dict[int, str]:
+        """The references of the stretches, by the messages in which these end."""
+        job, enlist = self.job, self.view.enlist
+        found = stretches(self.view, job.start, job.end, job.kept) if enlist else []
+        return marks_of((s.last, enlist(s.text)) for s in found) if enlist else {}
+
+    def _left_out(self, marks: Sequence[str]) -> str:
+        return earlier_actions(self.view, self.job.start, self.job.end, marks)
 
     @cached_property
     def models(self) -> list[FileModel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from ..types import Part
 from ..view import View
@@ -13,36 +14,69 @@ from .words import Said
 
 SAID_CHARS = 90
 COMMAND_CHARS = 80
+_MARK_CHARS = 18
+"""Of a line of references beside them."""
 _REPORT_KEYS = ("prompt", "task", "url", "query", "question")
 
 
-def log_lines(lines: Iterable[str], max_chars: int, earlier: Callable[[], str]) -> list[str]:
-    """The newest of the lines, oldest first; when they do not all fit, `earlier` says so."""
+def log_lines(
+    lines: Iterable[str], max_chars: int, marks: Sequence[str], earlier: Callable[[list[str]], str]
+) -> list[str]:
+    """The newest of the lines, oldest first; when they do not all fit, `earlier` says so.
+
+    `marks` are the references that stand in lines of their own among them, newest first (`marks_of`). They have first
+    claim on the room, up to half of it: those of lines left out come with what `earlier` says.
+    """
     kept: list[str] = []
-    room = max_chars - 60
+    half, room = max_chars // 2, max_chars - 60
+    marks = [
+        mark for mark, total in zip(marks, accumulate(len(m) + _MARK_CHARS for m in marks), strict=True) if total < half
+    ]
+    room -= sum(len(mark) + _MARK_CHARS for mark in marks)
+    shown = 0
     for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            kept.append(earlier())
+        if shown < len(marks) and line == _mark(marks[shown]):
+            shown += 1
+        elif (room := room - len(line) - 1) < 0:
+            kept.append(earlier(marks[shown:][::-1]))
             break
         kept.append(line)
     return kept[::-1]
 
 
+def marks_of(refs: Iterable[tuple[int, str]]) -> dict[int, str]:
+    """By the source message behind whose line they stand: the references of all up to there, the oldest first."""
+    found: dict[int, list[str]] = {}
+    for message, ref in refs:
+        found.setdefault(message, []).append(f"ref {ref}")
+    return {message: ", ".join(names) for message, names in found.items()}
+
+
 def newest_first(
-    view: View, events: Sequence[FileEvent], said: Sequence[Said], start: int, end: int, report_chars: int
+    view: View,
+    events: Sequence[FileEvent],
+    said: Sequence[Said],
+    start: int,
+    end: int,
+    report_chars: int,
+    marks: Mapping[int, str],
 ) -> Iterator[str]:
     """A line for each thing that was said or done in source messages [start, end), newest first."""
     by_message: dict[int, list[Said]] = {}
     for text in said:
         by_message.setdefault(text.message, []).append(text)
-    return _joined(_backward(view, events, by_message, start, end, report_chars))
+    return _joined(_backward(view, events, by_message, start, end, report_chars, marks))
 
 
-def earlier_actions(view: View, start: int, end: int) -> str:
+def earlier_actions(view: View, start: int, end: int, marks: Sequence[str]) -> str:
     """The line that stands for the lines left out."""
     calls = sum(p.kind == "call" for m in view.messages[start:end] for p in m.parts)
-    return f"(the newest of {calls:,} actions; earlier ones are not listed)"
+    whole = f", whole they are {', '.join(marks)}" if marks else ""
+    return f"(the newest of {calls:,} actions; earlier ones are not listed{whole})"
+
+
+def _mark(refs: str) -> str:
+    return f"(whole: {refs})"
 
 
 def _backward(
@@ -52,10 +86,13 @@ def _backward(
     start: int,
     end: int,
     report_chars: int,
+    marks: Mapping[int, str],
 ) -> Iterator[tuple[str, str]]:
     """(head, rest) of each line, newest first; edits in a row with the same head are one line."""
     done = len(events)
     for i in range(end - 1, start - 1, -1):
+        if i in marks:
+            yield _mark(marks[i]), ""
         for text in reversed(by_message.get(i, ())):
             if text.kind in ("typed", "note"):
                 yield f"{'user' if text.kind == 'typed' else 'note'}: {one_line(text.text, SAID_CHARS)}", ""

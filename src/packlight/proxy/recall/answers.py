@@ -11,6 +11,7 @@ from ...integrations.recall_tool import PAGE_CHARS, RecallTool
 from ...layers.fold import contents
 from ...ledger import taken_out
 from ...store import REF_CHARS, BatchRow, Document, MemoryStore, text_hash
+from ...summary.stretches import KIND, stretches
 from ...types import Edit
 from ...view import View
 
@@ -59,4 +60,9 @@ def _documents(view: View, conversation: str) -> Iterator[Document]:
         text = contents(source, [(e.start[0], e.end[0]) for e in together])
         ref = next((e.ref for e in together if e.ref), "")
         whole = ref if text_hash(text).startswith(ref or "-") else text_hash(text)[:REF_CHARS]
-        yield Document(ref=whole, text=text, conversation=conversation, kind="contents", ordinal=together[0].start[0])
+        start, end = together[0].start[0], together[-1].end[0]
+        yield Document(ref=whole, text=text, conversation=conversation, kind="contents", ordinal=start)
+        kept = set(range(start, end)).difference(*(range(e.start[0], e.end[0]) for e in together))
+        for text in (stretch.text for stretch in stretches(source, start, end, kept)):
+            ref = text_hash(text)[:REF_CHARS]
+            yield Document(ref=ref, text=text, conversation=conversation, kind=KIND, ordinal=start)
