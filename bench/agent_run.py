@@ -104,10 +104,10 @@ class Lives(ModelServer):
     def life(self) -> int:
         return self._now.life
 
-    def respond(self, path: str, body: Json) -> tuple[int, str, str]:
+    def respond(self, path: str, headers: dict[str, str], body: Json) -> tuple[int, str, str]:
         found = re.search(r"/life(\d+)/", path)
         self._now.life = int(found[1]) if found else 0
-        return super().respond(path, body)
+        return super().respond(path, headers, body)
 
 
 class Run:
