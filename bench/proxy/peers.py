@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
 from packlight import recall
@@ -30,8 +29,7 @@ from .processes import Kind, Server
 from .sessions import Session
 from .upstream import Script, Upstream
 
-WINDOW_SHARE = 5
-"""The window is so small a part of the session's final size."""
+WINDOWS = {0.2: "a fifth of the session's final size", 0.35: "35 % of the session's final size"}
 BUDGET_RATIO = 0.9
 """Of the window: what a proxy with a threshold is told to stay below."""
 
@@ -65,7 +63,8 @@ def references(server: Server, last: str) -> str:
 
 def digests(python: Path) -> Recall:
     """distil-llm: what `distil expand HANDLE` prints, for all handles in one process."""
-    code = "import sys\nfrom distil.mcp_server import _tool_expand\nfor h in sys.argv[1:]: print(_tool_expand({'handle': h}))"
+    load = "import sys; from distil.mcp_server import _tool_expand"
+    code = f"{load}; [print(_tool_expand({{'handle': handle}})) for handle in sys.argv[1:]]"
 
     def fetch(server: Server, last: str) -> str:
         handles = sorted(set(re.findall(r"handle=([0-9a-f]{6,})", last)))
@@ -200,17 +199,20 @@ def _share(words: Sequence[str], text: str) -> list[int]:
 
 async def run(environments: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for name, session in (("loop", sessions.loop()), ("dialogue", sessions.dialogue())):
-        window = len(session.body(session.calls[-1])) // 4 // WINDOW_SHARE
-        plain = await replay(session, None, nothing, window)
-        table: dict[str, Any] = {"no compaction": {**plain, "bill": 1.0, "note": ""}}
-        for peer_name, peer in peers(environments).items():
-            try:
-                got = await replay(session, peer.kind(window), peer.fetch, window)
-            except (RuntimeError, aiohttp.ClientError) as error:
-                print(f"{peer_name}: {error}")
-                continue
-            table[peer_name] = {**got, "bill": got["cost"] / plain["cost"], "note": peer.note}
-            print(name, peer_name, table[peer_name], flush=True)
-        figures[name] = {"window_tokens": window, "requests": len(session.calls), "proxies": table}
+    for share, about in WINDOWS.items():
+        for name, session in (("loop", sessions.loop()), ("dialogue", sessions.dialogue())):
+            window = round(len(session.body(session.calls[-1])) / 4 * share)
+            table = await _table(session, window, environments)
+            key = f"{name}, {about}"
+            figures[key] = {"window_tokens": window, "share": about, "requests": len(session.calls), "proxies": table}
     return figures
+
+
+async def _table(session: Session, window: int, environments: Path) -> dict[str, Any]:
+    plain = await replay(session, None, nothing, window)
+    table: dict[str, Any] = {"no proxy": {**plain, "bill": 1.0, "note": ""}}
+    for name, peer in peers(environments).items():
+        got = await replay(session, peer.kind(window), peer.fetch, window)
+        table[name] = {**got, "bill": got["cost"] / plain["cost"], "note": peer.note}
+        print(f"{name}: bill {table[name]['bill']:.2f}, {got['breaks']} breaks", flush=True)
+    return table

@@ -16,37 +16,9 @@ import msgspec
 MODEL = "claude-opus-4-6"
 SYSTEM = "You are a coding agent in a repository. Use the tools, one step at a time, and say briefly what you do. "
 WORDS = [
-    "config",
-    "loader",
-    "token",
-    "decode",
-    "handler",
-    "session",
-    "request",
-    "retry",
-    "queue",
-    "worker",
-    "index",
-    "cache",
-    "schema",
-    "parser",
-    "writer",
-    "buffer",
-    "stream",
-    "limit",
-    "policy",
-    "batch",
-    "cursor",
-    "socket",
-    "backend",
-    "record",
-    "field",
-    "column",
-    "filter",
-    "bucket",
-    "region",
-    "replica",
-    "signal",
+    *("config", "loader", "token", "decode", "handler", "session", "request", "retry", "queue", "worker", "index"),
+    *("cache", "schema", "parser", "writer", "buffer", "stream", "limit", "policy", "batch", "cursor", "socket"),
+    *("backend", "record", "field", "column", "filter", "bucket", "region", "replica", "signal"),
 ]
 MARK = {"cache_control": {"type": "ephemeral"}}
 
@@ -135,9 +107,10 @@ class Maker:
         self.session.messages.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
 
     def _each_step(self) -> Iterator[tuple[str, dict[str, str], str]]:
-        kinds: tuple[Callable[[], tuple[str, dict[str, str], str]], ...] = (
-            self._read, self._search, self._tests, self._read, self._edit, self._log, self._fetch, self._read, self._noise,
-        )  # fmt: skip
+        kinds: list[Callable[[], tuple[str, dict[str, str], str]]] = [
+            *(self._read, self._search, self._tests, self._read, self._edit),
+            *(self._log, self._fetch, self._read, self._noise),
+        ]
         while True:
             for kind in kinds:
                 yield kind()
@@ -164,7 +137,8 @@ class Maker:
         def line(at: int) -> str:
             if at % 7 == 0:
                 return f"{at + 1}\tdef {self._word()}_{self._word()}(self, {self._word()}, {self._word()}=None):"
-            return f"{at + 1}\t    self.{self._word()} = {self._word()}({self._word()}, key={self.random.randrange(10**6)})"
+            number = self.random.randrange(10**6)
+            return f"{at + 1}\t    self.{self._word()} = {self._word()}({self._word()}, key={number})"
 
         return "Read", {"file_path": self._path()}, self._lines(line)
 
@@ -239,7 +213,7 @@ FACTS = (
 
 
 def dialogue() -> Session:
-    """72 requests in 23 parts, each begun by the user; 15 of the parts state a fact: about 100,000 tokens at its end."""
+    """72 requests in 23 parts begun by the user, 15 of which state a fact: about 100,000 tokens at its end."""
     maker = Maker(seed=2, result_chars=7_600)
     facts = iter(range(15))
     for part in range(23):
