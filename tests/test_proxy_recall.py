@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import urllib.request
 
+import aiohttp
+import anthropic
+import openai
 import pytest
+from aiohttp import web
 
+import checker
 from checker import plain
+from engine import MODELS, key_of
 from loopback import Loopback
-from packlight.testing import Call, Reply
+from packlight.proxy import Proxy, Settings
+from packlight.testing import Call, ModelServer, Refusal, Reply
 from proxy_thread import ThreadedProxy
-from sdk_agents import agent, ask, client_of, drive
+from sdk_agents import HEADS, agent, ask, client_of, drive, read_reply, results_of
 from talk import WIRES
 
-WINDOW = 20_000
+WINDOW = 16_000
 every_wire = pytest.mark.parametrize("wire", WIRES)
 every_way = pytest.mark.parametrize("how", ["create", "stream"])
 _NAMES = ("read", "bash")
@@ -60,21 +69,18 @@ def proxied(provider, folder, **options):
     return ThreadedProxy(upstream=provider.url, journal=folder, **options)
 
 
-def run(wire, how, provider, urls, steps=None):
-    """An agent through one proxy after the other; what the client was told, as JSON."""
-    seen = []
-    steps = steps or agent(wire, tools=TOOLS[wire])
-    clients = {}
+def run(wire, how, urls, **head):
+    """An agent whose n-th request goes to `urls(n)`; its replies."""
+    seen, clients = [], {}
 
     def asked(request):
         url = urls(len(seen))
         client = clients.get(url) or clients.setdefault(url, client_of(wire, url))
-        reply = ask(wire, client, how)(request)
-        seen.append((len(provider.tokens), reply))
-        return reply
+        seen.append(ask(wire, client, how)(request))
+        return seen[-1]
 
     try:
-        drive(steps, asked)
+        drive(agent(wire, tools=TOOLS[wire], **head), asked)
     finally:
         for client in clients.values():
             client.close()
@@ -91,10 +97,62 @@ def breaks(provider):
     return sum(b[: len(a)] != a for a, b in zip(lists, lists[1:], strict=False))
 
 
-def recalls_in(body):
-    """The texts that answered calls of the tool, as the provider saw them."""
-    text = json.dumps(body)
-    return text.count('"name": "recall"') - 1
+def calls_in(body):
+    """How many calls of the tool stand in the list of a request."""
+    return "".join(items_of(body)).count('"name": "recall"')
+
+
+def has_tool(body):
+    return '"name": "recall"' in json.dumps(body.get("tools"))
+
+
+def strict(script, **options):
+    """A provider that refuses what breaks a rule of its API."""
+    return ModelServer(script, judge=lambda wire, body: checker.check(body, wire), **options)
+
+
+class Talk:
+    """A client that is driven by hand."""
+
+    def __init__(self, wire, how, url, items=None):
+        self.wire, self.client = wire, client_of(wire, url)
+        self.asked = ask(wire, self.client, how)
+        self.items = items or [{"role": "user", "content": "Fix the parser."}]
+        self.head = {"model": MODELS[wire], **HEADS[wire], "tools": TOOLS[wire]}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.client.close()
+
+    def say(self, text=None):
+        """One request; its reply and the calls in it, which are answered."""
+        if text:
+            self.items.append({"role": "user", "content": text})
+        reply = self.asked({**self.head, key_of(self.wire): list(self.items)})
+        said, calls = read_reply(self.wire, reply)
+        self.items += [plain(item) for item in said]
+        self.items += results_of(self.wire, [(id, f"result of {name}") for id, name, _ in calls]) if calls else []
+        return plain(reply), calls
+
+
+def text_of(wire, reply):
+    if wire == "anthropic":
+        return "|".join(b["text"] for b in reply["content"] if b["type"] == "text")
+    if wire == "chat":
+        return reply["choices"][0]["message"]["content"]
+    return "|".join(b["text"] for item in reply["output"] for b in item.get("content") or ())
+
+
+def usage_of(reply):
+    usage = reply["usage"]
+    read = usage.get("prompt_tokens", usage.get("input_tokens")) + usage.get("cache_read_input_tokens", 0)
+    return read, usage.get("completion_tokens", usage.get("output_tokens"))
+
+
+ASKS = Call("recall", {"query": "parser.py"})
+READS = Call("read", {"path": "src/parser.py"})
 
 
 # --- long runs -------------------------------------------------------------------------------------------------------
@@ -103,11 +161,284 @@ def recalls_in(body):
 @every_wire
 @every_way
 def test_agent_works_on_past_its_window_and_never_hears_of_recall(wire, how, tmp_path):
-    with Curious(WINDOW, turns=80) as provider, proxied(provider, tmp_path) as proxy:
-        seen = run(wire, how, provider, lambda n: proxy.url)
+    with Curious(WINDOW, turns=70) as provider, proxied(provider, tmp_path) as proxy:
+        seen = run(wire, how, lambda n: proxy.url)
     assert provider.refusals == []
-    assert len(provider.requests) > len(seen) + 10
-    assert all("recall" in json.dumps(body["tools"]) for body in provider.requests)
-    assert not any("recall" in json.dumps(plain(reply)) for _, reply in seen)
-    assert max(map(recalls_in, provider.requests)) >= 3
-    assert 1 <= breaks(provider) <= 10
+    assert len(provider.requests) > len(seen) + 15
+    assert all(map(has_tool, provider.requests))
+    assert not any("recall" in json.dumps(plain(reply)) for reply in seen)
+    assert max(map(calls_in, provider.requests)) >= 3
+    found = [item for body in provider.requests for item in items_of(body) if "--- ref " in item]
+    assert any("read src/module_" in item and ": value_" in item for item in found)
+    assert 2 <= breaks(provider) <= 9
+
+
+@every_wire
+def test_every_process_over_the_same_folder_puts_the_same_back(wire, tmp_path):
+    with Curious(WINDOW, turns=40) as provider, proxied(provider, tmp_path) as a, proxied(provider, tmp_path) as b:
+        run(wire, "stream", lambda n: (a.url, b.url)[n % 2])
+    assert provider.refusals == [] and all(map(has_tool, provider.requests))
+    assert max(map(calls_in, provider.requests)) >= 3
+    assert 1 <= breaks(provider) <= 5
+
+
+# --- one exchange ----------------------------------------------------------------------------------------------------
+
+
+@every_wire
+@every_way
+def test_call_alone_is_answered_and_the_client_gets_one_reply(wire, how, tmp_path):
+    script = [
+        Reply("I look.", (ASKS,), "hm"),
+        Reply("", (ASKS, ASKS), "hm"),
+        Reply("Found it.", thinking="so"),
+        Reply("Bye."),
+    ]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        reply, calls = talk.say()
+        assert not calls and "recall" not in json.dumps(reply)
+        assert text_of(wire, reply) == ("I look.\n\nFound it." if wire == "chat" else "I look.|Found it.")
+        assert usage_of(reply) == (provider.tokens[0], 240)
+        talk.say("Thanks.")
+    assert provider.refusals == []
+    first, second, third, fourth = map(items_of, provider.requests)
+    assert second[: len(first)] == first and third[: len(second)] == second and fourth[: len(third)] == third
+    assert calls_in(provider.requests[3]) == 3
+    assert "Nothing was found for 'parser.py'" in second[-1]
+    assert "Found it." in fourth[-2] and "Thanks." in fourth[-1]
+    assert "I look." not in fourth[-2]
+
+
+@every_wire
+@every_way
+def test_call_beside_others_is_put_back_with_its_result(wire, how, tmp_path):
+    script = [Reply("Both.", (READS, ASKS, READS), "hm"), Reply("Done.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        reply, calls = talk.say()
+        assert [name for _, name, _ in calls] == ["read", "read"] and "recall" not in json.dumps(reply)
+        assert usage_of(reply) == (provider.tokens[0], 80)
+        talk.say()
+        talk.say("And now?")
+    assert provider.refusals == []
+    first, second, third = map(items_of, provider.requests)
+    assert third[: len(second)] == second and second[: len(first)] == first
+    text = "".join(second)
+    assert calls_in(provider.requests[1]) == 1
+    assert text.count("Nothing was found") == 1 and text.count("result of read") == 2
+
+
+@every_wire
+@every_way
+def test_alone_then_beside_others(wire, how, tmp_path):
+    script = [Reply("", (ASKS,), "hm"), Reply("Both.", (ASKS, READS), "so"), Reply("Done.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        assert len(talk.say()[1]) == 1
+        talk.say()
+    assert provider.refusals == [] and calls_in(provider.requests[2]) == 2
+    assert items_of(provider.requests[2])[: len(items_of(provider.requests[1]))] == items_of(provider.requests[1])
+
+
+@every_way
+def test_thinking_goes_back_behind_what_it_was_thought_of(how, tmp_path):
+    binding = checker.Binding()
+    script = [Reply("", (ASKS,), "one"), Reply("Found.", (), "two"), Reply("Bye.", (), "three"), Reply("End.")]
+    judge = lambda wire, body: checker.check(body, wire) + binding.send(body)  # noqa: E731
+    with (
+        ModelServer(script, judge=judge) as provider,
+        proxied(provider, tmp_path) as proxy,
+        Talk("anthropic", how, proxy.url) as talk,
+    ):
+        reply, _ = talk.say()
+        assert [b["type"] for b in reply["content"]] == ["thinking", "thinking", "text"]
+        talk.say("On.")
+        talk.say("On.")
+    assert provider.refusals == []
+    roles = [m["role"] for m in provider.requests[-1]["messages"]]
+    assert roles == ["user", "assistant", "user", "assistant", "user", "assistant", "user"]
+
+
+@every_wire
+@every_way
+def test_a_model_that_never_stops_asking_is_told_that_it_is_enough(wire, how, tmp_path):
+    script = [Reply("", (ASKS,))] * 30
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        reply, calls = talk.say()
+    assert not calls and len(provider.requests) == 11
+    assert "which is enough" in items_of(provider.requests[-1])[-1]
+    assert "which is enough" not in items_of(provider.requests[8])[-1]
+    assert "recall" not in json.dumps(reply)
+    if wire != "responses":
+        assert (reply.get("stop_reason") or reply["choices"][0]["finish_reason"]) in ("end_turn", "stop")
+
+
+# --- which conversations ---------------------------------------------------------------------------------------------
+
+
+@every_wire
+def test_conversation_under_way_never_gets_the_tool(wire, tmp_path):
+    with strict([]) as provider, proxied(provider, tmp_path, recall_tool=False) as without:
+        with Talk(wire, "create", without.url) as talk:
+            talk.say()
+        with proxied(provider, tmp_path) as proxy, Talk(wire, "create", proxy.url, talk.items) as later:
+            later.say("On.")
+            later.say("On.")
+    assert not any(map(has_tool, provider.requests)) and provider.refusals == []
+
+
+@every_wire
+def test_request_without_tools_or_with_a_tool_of_that_name_stays_as_it_is(wire, tmp_path):
+    own = json.loads(json.dumps(TOOLS[wire]).replace('"bash"', '"recall"'))
+    script = lambda number, body: Reply("", (ASKS,)) if body.get("tools") else Reply("A title.")  # noqa: E731
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy:
+        for tools in ([], own):
+            with Talk(wire, "create", proxy.url) as talk:
+                talk.head = (
+                    {**talk.head, "tools": tools} if tools else {k: v for k, v in talk.head.items() if k != "tools"}
+                )
+                _, calls = talk.say()
+                assert [name for _, name, _ in calls] == (["recall"] if tools else [])
+    assert [body.get("tools") for body in provider.requests] == [None, own]
+
+
+def test_responses_that_the_provider_keeps_get_no_tool(tmp_path):
+    with strict([]) as provider, proxied(provider, tmp_path) as proxy, Talk("responses", "create", proxy.url) as talk:
+        del talk.head["store"]
+        talk.say()
+    assert not has_tool(provider.requests[0])
+
+
+# --- clients that change what they got -------------------------------------------------------------------------------
+
+
+def _respelled(wire, items):
+    """Blanks cut off, ids of items and reasoning left out, as agents do."""
+    out = []
+    for item in items:
+        if item.get("type") == "reasoning":
+            continue
+        item = {k: v for k, v in item.items() if not (wire == "responses" and k in ("id", "status"))}
+        if isinstance(item.get("content"), list) and item.get("role") == "assistant":
+            item["content"] = [
+                {**b, "text": b["text"].strip()} if "text" in b else b
+                for b in item["content"]
+                if b["type"] != "thinking"
+            ]
+        elif isinstance(item.get("content"), str):
+            item["content"] = item["content"].strip()
+        out.append(item)
+    return out
+
+
+@every_wire
+def test_exchange_is_put_back_though_the_client_spells_its_reply_anew(wire, tmp_path):
+    script = [Reply("I look. ", (ASKS,), "hm"), Reply(" Found it.\n", (), "so"), Reply("Bye.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, "create", proxy.url) as talk:
+        talk.say()
+        talk.items = _respelled(wire, talk.items)
+        talk.say("On.")
+    assert provider.refusals == []
+    second, third = map(items_of, provider.requests[1:])
+    assert third[: len(second)] == second
+
+
+@every_wire
+def test_reply_that_is_another_one_is_left_as_the_client_has_it(wire, tmp_path):
+    script = [Reply("", (ASKS,)), Reply("Found it."), Reply("Bye.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, "create", proxy.url) as talk:
+        talk.say()
+        talk.items = json.loads(json.dumps(talk.items).replace("Found it.", "Something else."))
+        talk.say("On.")
+    assert provider.refusals == [] and calls_in(provider.requests[-1]) == 0
+    assert "Something else." in "".join(items_of(provider.requests[-1]))
+
+
+# --- when it goes wrong ----------------------------------------------------------------------------------------------
+
+
+@every_wire
+@every_way
+def test_answer_too_large_to_be_sent_is_replaced_by_a_line(wire, how, tmp_path):
+    words = "prompt is too long: 30000 tokens > 20000 maximum"
+
+    def script(number, body):
+        last = items_of(body)[-1]
+        if number == 1:
+            return Reply("I look.", (ASKS,))
+        return Reply("Good.") if "too large" in last else Refusal(message=words, code="context_length_exceeded")
+
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        reply, _ = talk.say()
+    assert text_of(wire, reply).endswith("Good.")
+
+
+@every_wire
+@every_way
+def test_failure_behind_a_call_reaches_the_client(wire, how, tmp_path):
+    script = [Reply("I look.", (ASKS,)), Refusal(status=429, message="slow down", code="rate_limit")]
+    errors = (anthropic.APIStatusError, openai.APIError)
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        if (wire, how) == ("responses", "stream"):
+            with talk.client.responses.create(**talk.head, input=talk.items, stream=True) as events:
+                last = [plain(event) for event in events][-1]
+            assert last["type"] == "error" and last["message"] == "slow down"
+            return
+        with pytest.raises(errors, match="slow down"):
+            talk.say()
+
+
+def test_client_that_leaves_ends_the_request_behind_a_call(tmp_path):
+    async def scenario():
+        reached, left = asyncio.Event(), asyncio.Event()
+
+        async def answer(request):
+            body = await request.json()
+            if len(body["messages"]) == 1:
+                call = {"type": "tool_use", "id": "toolu_1", "name": "recall", "input": {"query": "x"}}
+                return web.json_response({"role": "assistant", "content": [call], "stop_reason": "tool_use"})
+            reached.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                left.set()
+                raise
+
+        app = web.Application()
+        app.router.add_post("/v1/messages", answer)
+        runner = web.AppRunner(app, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        upstream = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        body = {
+            "model": "m",
+            "max_tokens": 9,
+            "messages": [{"role": "user", "content": "x"}],
+            "tools": TOOLS["anthropic"],
+        }
+        settings = Settings(port=0, upstream=upstream, journal=tmp_path, recall_tool=True, quiet=True)
+        async with Proxy(settings) as proxy, aiohttp.ClientSession() as session:
+            asking = asyncio.create_task(session.post(f"{proxy.url}/v1/messages", json=body))
+            await asyncio.wait_for(reached.wait(), 20)
+            asking.cancel()
+            await asyncio.wait_for(left.wait(), 20)
+        await runner.cleanup()
+
+    asyncio.run(scenario())
+
+
+@every_wire
+def test_stream_without_a_call_comes_byte_for_byte(wire, tmp_path):
+    path = {"anthropic": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}[wire]
+    body = {"model": MODELS[wire], **HEADS[wire], "tools": TOOLS[wire], "stream": True}
+    data = json.dumps({**body, key_of(wire): [{"role": "user", "content": "Go."}]}).encode()
+
+    def read(url):
+        request = urllib.request.Request(url + path, data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.read()
+
+    script = lambda number, body: Reply("Hi.", (READS, READS), "hm")  # noqa: E731
+    with strict(script) as bare, strict(script) as other, proxied(other, tmp_path) as proxy:
+        direct, through = read(bare.url), read(proxy.url)
+    assert has_tool(other.requests[0])
+    counted = re.compile(rb'"(?:input_tokens|prompt_tokens|total_tokens)": \d+')  # the tool is counted too
+    assert counted.sub(b"", through) == counted.sub(b"", direct)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...integrations.recall_tool import PAGE_CHARS, RecallTool
+from ...integrations.recall_tool import NAME, PAGE_CHARS, RecallTool
+from ...journal import VERSION, Batch
 from ...layers.fold import contents
 from ...ledger import taken_out
+from ...planning import Work
 from ...store import REF_CHARS, BatchRow, Document, MemoryStore, text_hash
 from ...summary.stretches import KIND, stretches
 from ...types import Edit
@@ -21,48 +22,59 @@ CHARS_PER_TOKEN = 3
 MIN_PAGE_CHARS = 2_000
 
 
-def answer(view: View, arguments: Any, room_tokens: int | None) -> str:
-    """What `packlight.recall_tool` says to these arguments, of all that the edits of this view took out.
+def answer(work: Work, arguments: Any) -> str:
+    """What `packlight.recall_tool` says to these arguments, of all that was taken out of this request.
 
     A page takes at most half of the room that the request leaves.
     """
-    room = PAGE_CHARS if room_tokens is None else room_tokens * CHARS_PER_TOKEN // 2
-    store, conversation = MemoryStore(), "here"
-    documents = list(_documents(view, conversation))
-    name = hashlib.sha256(b"recall").hexdigest()
+    budget = work.limits.budget_tokens
+    room = PAGE_CHARS if budget is None else max(0, budget - work.view.tokens) * CHARS_PER_TOKEN // 2
+    documents = list(_documents(work.view, work.batch))
+    answers = [d for d in documents if d.tool == NAME]
+    store, beside = _store([d for d in documents if d.tool != NAME]), _store(answers)
+    page_chars = max(MIN_PAGE_CHARS, min(PAGE_CHARS, room))
+    tool = RecallTool(work.view.format.name, store, page_chars=page_chars)
+    tool.held = lambda: beside  # earlier answers hold the same texts again: only where nothing else is found
+    return tool(arguments)
+
+
+def _store(documents: list[Document]) -> MemoryStore:
+    store = MemoryStore()
     row = BatchRow(
-        id=name,
+        id="",
         parent=None,
         owner="",
-        conversation=conversation,
+        conversation="",
         key=b"",
         key_index=0,
         result=b"",
         result_index=0,
         body=b"",
         originals=(),
-        version=0,
+        version=VERSION,
         created_seconds=0.0,
     )
     store.put_batch(row, {}, documents)
-    page_chars = max(MIN_PAGE_CHARS, min(PAGE_CHARS, room))
-    return RecallTool(view.format.name, store, conversation=conversation, page_chars=page_chars)(arguments)
+    return store
 
 
-def _documents(view: View, conversation: str) -> Iterator[Document]:
+def _documents(view: View, batch: Batch | None) -> Iterator[Document]:
+    """The texts in place of which edits stand, and the lists of contents that summaries name, earlier ones too."""
     source = replace(view, edits=())
-    folds: dict[tuple[str, str], list[Edit]] = {}
     for edit in view.edits:
-        yield from taken_out(source, edit, conversation)
-        if len(edit.start) == 1 and edit.action == "summarised":
-            folds.setdefault((edit.layer, edit.reason), []).append(edit)
-    for together in folds.values():  # those of one batch: its list of contents is of them all
-        text = contents(source, [(e.start[0], e.end[0]) for e in together])
-        ref = next((e.ref for e in together if e.ref), "")
-        whole = ref if text_hash(text).startswith(ref or "-") else text_hash(text)[:REF_CHARS]
-        start, end = together[0].start[0], together[-1].end[0]
-        yield Document(ref=whole, text=text, conversation=conversation, kind="contents", ordinal=start)
-        kept = set(range(start, end)).difference(*(range(e.start[0], e.end[0]) for e in together))
-        for text in (stretch.text for stretch in stretches(source, start, end, kept)):
-            ref = text_hash(text)[:REF_CHARS]
-            yield Document(ref=ref, text=text, conversation=conversation, kind=KIND, ordinal=start)
+        yield from taken_out(source, edit, "")
+    while batch is not None:
+        folds = [e for e in batch.own if len(e.start) == 1 and e.action == "summarised"]
+        text = contents(source, [(e.start[0], e.end[0]) for e in folds])
+        if folds:
+            yield Document(ref=text_hash(text)[:REF_CHARS], text=text, conversation="", kind="contents")
+            yield from _stretches(source, folds)
+        batch = batch.parent
+
+
+def _stretches(source: View, folds: list[Edit]) -> Iterator[Document]:
+    """The stretches of old turns that the digest of one batch names."""
+    start, end = folds[0].start[0], folds[-1].end[0]
+    kept = set(range(start, end)).difference(*(range(e.start[0], e.end[0]) for e in folds))
+    for stretch in stretches(source, start, end, kept):
+        yield Document(ref=text_hash(stretch.text)[:REF_CHARS], text=stretch.text, conversation="", kind=KIND)

@@ -149,7 +149,4 @@ class Turn:
 
 def _answer(asked: Asked, c: Compaction | None) -> str:
     work = c.state if c is not None else None
-    if not isinstance(work, Work):
-        return NOTHING
-    budget = work.limits.budget_tokens
-    return answer(work.view, asked.arguments, None if budget is None else max(0, budget - work.view.tokens))
+    return answer(work, asked.arguments) if isinstance(work, Work) else NOTHING
