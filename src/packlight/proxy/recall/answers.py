@@ -8,7 +8,7 @@ from typing import Any
 
 from ...integrations.recall_tool import NAME, PAGE_CHARS, RecallTool
 from ...journal import VERSION, Batch
-from ...layers.fold import contents
+from ...layers.fold import contents, is_joined
 from ...ledger import taken_out
 from ...planning import Work
 from ...store import REF_CHARS, BatchRow, Document, MemoryStore, text_hash
@@ -65,16 +65,22 @@ def _documents(view: View, batch: Batch | None) -> Iterator[Document]:
         yield from taken_out(source, edit, "")
     while batch is not None:
         folds = [e for e in batch.own if len(e.start) == 1 and e.action == "summarised"]
-        text = contents(source, [(e.start[0], e.end[0]) for e in folds])
-        if folds:
+        if runs := [_folded(replace(view, edits=batch.edits), e) for e in folds]:
+            text = contents(source, runs)
             yield Document(ref=text_hash(text)[:REF_CHARS], text=text, conversation="", kind="contents")
-            yield from _stretches(source, folds)
+            yield from _stretches(source, runs)
         batch = batch.parent
 
 
-def _stretches(source: View, folds: list[Edit]) -> Iterator[Document]:
+def _folded(view: View, fold: Edit) -> tuple[int, int]:
+    """The messages that a summary stands for: without those of the user that its text has joined."""
+    start, end = fold.start[0], fold.end[0]
+    return start + is_joined(view, start), end - is_joined(view, end - 1)
+
+
+def _stretches(source: View, runs: list[tuple[int, int]]) -> Iterator[Document]:
     """The stretches of old turns that the digest of one batch names."""
-    start, end = folds[0].start[0], folds[-1].end[0]
-    kept = set(range(start, end)).difference(*(range(e.start[0], e.end[0]) for e in folds))
+    start, end = runs[0][0], runs[-1][1]
+    kept = set(range(start, end)).difference(*(range(*run) for run in runs))
     for stretch in stretches(source, start, end, kept):
         yield Document(ref=text_hash(stretch.text)[:REF_CHARS], text=stretch.text, conversation="", kind=KIND)
