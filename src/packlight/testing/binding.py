@@ -12,6 +12,8 @@ from typing import Any
 
 Json = Any
 _THINKING = ("thinking", "redacted_thinking")
+_NOT_TOLD = "x-anthropic-billing-header:"
+"""Claude Code 2.1.332 begins its system prompt with this; it is another in every request, and no part of the prompt."""
 
 
 def signature(request: Json) -> str:
@@ -60,7 +62,9 @@ def _walk(request: Json, prefix: Any) -> Iterator[tuple[str, str | None]]:
 
 def _head(request: Json) -> bytes:
     system = request.get("system")
-    return _plain([[{"type": "text", "text": system}] if isinstance(system, str) else system, request.get("tools")])
+    blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system or []
+    told = [block for block in blocks if not str(block.get("text")).startswith(_NOT_TOLD)]
+    return _plain([told, request.get("tools")])
 
 
 def _role(role: Json) -> bytes:

@@ -18,6 +18,8 @@ class Call:
 
     name: str
     arguments: Mapping[str, Json] | str = field(default_factory=dict)
+    is_custom: bool = False
+    """Of a custom tool, whose input is text (Responses only)."""
 
     @property
     def text(self) -> str:
@@ -142,17 +144,11 @@ def _responses(reply: Reply, number: int, counted: Counted, model: str) -> Json:
         output.append(
             {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
         )
-    output += [
-        {
-            "type": "function_call",
-            "id": f"fc_{number}_{n}",
-            "call_id": f"call_{number}_{n}",
-            "name": call.name,
-            "arguments": call.text,
-            "status": "completed",
-        }
-        for n, call in enumerate(reply.calls)
-    ]
+    for n, call in enumerate(reply.calls):
+        kind = {"type": "custom_tool_call"} if call.is_custom else {"type": "function_call"}
+        said = {"input": call.text} if call.is_custom else {"arguments": call.text}
+        ids = {"id": f"{'ctc' if call.is_custom else 'fc'}_{number}_{n}", "call_id": f"call_{number}_{n}"}
+        output.append({**kind, **ids, "name": call.name, **said, "status": "completed"})
     return {
         "id": f"resp_{number}",
         "object": "response",

@@ -45,6 +45,7 @@ class ModelServer:
         refuse_in_stream: bool = False,
         splits_room: bool = False,
         binds_thinking: bool = False,
+        counts_room: bool = True,
     ) -> None:
         self.script: Script = script if callable(script) else _listed(script)
         self.window_tokens, self.chars_per_token, self.judge = window_tokens, chars_per_token, judge
@@ -54,6 +55,8 @@ class ModelServer:
         """Tells an input that fits from a `max_tokens` that does not."""
         self.binds_thinking = binds_thinking
         """Anthropic's later models: thinking is signed for what it was made behind, and refused elsewhere."""
+        self.counts_room = counts_room
+        """`max_tokens` must fit beside the input; with Anthropic's later models it need not."""
         self.requests: list[Json] = []
         self.tokens: list[int] = []
         self.cached_tokens: list[int] = []
@@ -126,7 +129,8 @@ class ModelServer:
 
     def _overflow(self, wire: Wire, body: Json, used: int) -> Refusal | None:
         """In the providers' own words."""
-        window, room = self.window_tokens, next((body[k] for k in _ROOM_KEYS if body.get(k)), 0)
+        asked = next((body[k] for k in _ROOM_KEYS if body.get(k)), 0)
+        window, room = self.window_tokens, asked if self.counts_room else 0
         if window is None or used + room <= window:
             return None
         if self.splits_room and used <= window:
