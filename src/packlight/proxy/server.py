@@ -228,7 +228,10 @@ def _about(settings: Settings) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """One line, whatever is in it; a log that nobody reads any more stops nothing."""
+    shown = "".join(c if c.isprintable() else "?" for c in line)
+    with contextlib.suppress(OSError, ValueError):
+        print(shown, file=sys.stderr, flush=True)
 
 
 def _log(settings: Settings, thread: Thread, turn: Turn) -> None:
