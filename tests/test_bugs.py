@@ -43,7 +43,7 @@ SKIPPED = {
     "B14": "no ids of calls in flight are kept anywhere; appending after a compaction is tested with B06 and B13",
     "B17": "gemini: on our three wires a second result for one call is a violation of the input",
     "B23": "ai-sdk wire format; the MCP approval items of Responses are in strategies.py",
-    "B33": "rebuilding a message from a stream: the proxy",
+    "B33": "no message is rebuilt from a stream: the proxy passes streams as they are (test_proxy_streams)",
     "B36": "gemini wire format",
     "B101": "an agent's own guard against repeated calls",
     "B103": "torn transcript: the store's tests",
@@ -51,11 +51,11 @@ SKIPPED = {
     "B105": "torn session file: the readers' tests",
     "B107": "an edit names its span, there is no interval of time: the journal's fork tests",
     "B108": "an agent's memory file, which is not ours",
-    "B118": "proxy",
+    "B118": "test_proxy_streams: rescued only before the answer, one answer only",
     "B119": "classification of errors: tests of overflow",
     "B121": "classification of errors",
-    "B122": "classification of errors and rate limits",
-    "B124": "proxy",
+    "B122": "test_proxy_errors: what no waiting cures shrinks the request",
+    "B124": "an error without a word is passed on as it is: it is not taken for an overflow by its size",
 }
 
 WIRES = ("anthropic", "chat", "responses")

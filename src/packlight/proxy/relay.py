@@ -69,7 +69,7 @@ class Relay:
             if endpoint is None:
                 return await self._through(request, url)
             return await self._answered(request, url, endpoint)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             self.watch.unreachable += 1
             return _unreachable(url, error)
 

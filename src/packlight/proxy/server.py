@@ -8,10 +8,13 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -37,6 +40,8 @@ SWITCH_SECONDS = 0.0002
 """How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
 THREADS = 4
 GRACE_SECONDS = 5.0
+RESTART_SECONDS = 0.2
+"""Before a worker takes the place of one that died."""
 
 
 class Proxy:
@@ -182,7 +187,10 @@ async def _serve(settings: Settings, access: Access | None = None, *, says_where
 
 
 def _supervise(settings: Settings, access: Access) -> None:
-    """One process a worker on the same port; when one dies another takes its place, when we are told to end all do."""
+    """One process a worker on the same port; when one dies another takes its place, when we are told to end all do.
+
+    Raises OSError when the port can't be had.
+    """
     children: set[int] = set()
     ended = False
 
@@ -193,29 +201,47 @@ def _supervise(settings: Settings, access: Access) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
 
-    def begin(*, says_where: bool = False) -> None:
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            try:
-                asyncio.run(_serve(settings, access, says_where=says_where))
-            finally:
-                os._exit(0)
-        children.add(child)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    for worker in range(settings.workers):
-        begin(says_where=worker == 0)
-    while children:
-        try:
+    with _reserved(settings) as port:
+        settings = replace(settings, port=port)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        for worker in range(settings.workers):
+            children.add(_worker(settings, access, says_where=worker == 0))
+        while children:
             child, status = os.wait()
-        except InterruptedError:
-            continue
-        children.discard(child)
-        if not ended and os.waitstatus_to_exitcode(status) != 0:
-            begin()
+            children.discard(child)
+            if not ended and status != 0:
+                time.sleep(RESTART_SECONDS)
+                children.add(_worker(settings, access))
+            if ended:
+                end(0, None)  # one that was begun while we were told
+
+
+def _worker(settings: Settings, access: Access, *, says_where: bool = False) -> int:
+    child = os.fork()
+    if child:
+        return child
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    code = 1
+    try:
+        asyncio.run(_serve(settings, access, says_where=says_where))
+        code = 0
+    except Exception as error:
+        _say(f"packlight: a worker ended: {type(error).__name__}: {error}")
+    finally:
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _reserved(settings: Settings) -> Iterator[int]:
+    """The port that all workers listen on, held without listening on it."""
+    family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(address)
+        yield held.getsockname()[1]
 
 
 def new_token() -> str:
@@ -228,7 +254,10 @@ def _about(settings: Settings) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """One line, whatever is in it; a log that nobody reads any more stops nothing."""
+    shown = "".join(c if c.isprintable() else "?" for c in line)
+    with contextlib.suppress(OSError, ValueError):
+        print(shown, file=sys.stderr, flush=True)
 
 
 def _log(settings: Settings, thread: Thread, turn: Turn) -> None:
