@@ -186,6 +186,7 @@ class Exchange:
     def go_on(self) -> None:
         """The model's calls of the recall tool were answered: `data` is the next request. Never raises."""
         assert self.turn is not None and self.body is not None and self._compactor is not None
+        self._blamed = None
         try:
             self._plan(self._compactor, self.turn.request)
         except Exception as error:
