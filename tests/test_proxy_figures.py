@@ -31,6 +31,7 @@ from packlight.proxy.watch import Watch
 from packlight.testing import ModelServer
 from proxy_talk import RESULT, TASK, TOOLS, WINDOW, counting, grow, proxied, read
 
+SOURCE = str(Path(__file__).parent.parent / "src")
 ANSWER = Endpoint("anthropic", "answer")
 
 
@@ -235,6 +236,17 @@ def test_sum_of_processes_is_that_of_one() -> None:
     assert [p[1:] for p in joined["points"]] == [p[1:] for p in one["threads"][-1]["points"]]
 
 
+def test_run_says_where_the_page_is(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": SOURCE}
+    url = "os.environ['ANTHROPIC_BASE_URL'] + '/metrics'"
+    look = f"import os, urllib.request as u; print(u.urlopen({url}).read().decode())"
+    command = [sys.executable, "-m", "packlight", "run", "--", sys.executable, "-c", look]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert samples(ended.stdout.strip())["packlight_open_requests"][""] == 0
+    assert re.search(r"^packlight: live page http://127\.0\.0\.1:\d+/\?key=[\w-]{32}$", ended.stderr, re.MULTILINE)
+
+
 # --- for Prometheus --------------------------------------------------------------------------------------------------
 
 _SAMPLE = re.compile(r'(packlight_[a-z_]+)(\{[a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*\})? ([0-9.e+-]+|\+Inf)')
@@ -331,7 +343,7 @@ def until(what: Any, seconds: float = 20.0) -> Any:
 def test_any_worker_tells_of_all(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
-    environment["PYTHONPATH"] = str(Path(__file__).parent.parent / "src")
+    environment["PYTHONPATH"] = SOURCE
     with ModelServer(counting, window_tokens=WINDOW) as server:
         options = ["--workers", "2", "--port", url.rpartition(":")[2], "--upstream", server.url]
         command = [sys.executable, "-m", "packlight", "proxy", *options, "--window-tokens", str(WINDOW)]
@@ -357,7 +369,11 @@ def test_any_worker_tells_of_all(tmp_path: Path) -> None:
                 until(lambda: pids[0] not in (f := json.loads(get(f"{url}/packlight/figures.json")[1])["pids"]) and f)
             finally:
                 process.terminate()
-            process.communicate(timeout=20)
+                try:
+                    process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise
     assert not list(tmp_path.glob("packlight-*")), "nothing stays behind"
     state = [p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file()]
     assert state and not any(key.encode() in data for data in state)

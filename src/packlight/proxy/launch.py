@@ -83,6 +83,7 @@ async def run(settings: Settings, command: Sequence[str]) -> int:
     async with Proxy(behind(settings, os.environ)) as proxy:
         launch = launch_of(command, proxy.url, os.environ)
         _say(f"packlight: {told(launch)}")
+        _say(f"packlight: live page {proxy.page_url}")
         code = await _ended(launch)
         for line in done(proxy.watch):
             _say(f"packlight: {line}")

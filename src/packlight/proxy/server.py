@@ -182,7 +182,8 @@ async def _serve(settings: Settings, access: Access | None = None, *, says_where
         if proxy.engine.trouble:
             _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
         if says_where:
-            _say(f"packlight proxy on {proxy.url} ({_about(settings)})\nlive page: {proxy.page_url}")
+            _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
+            _say(f"live page: {proxy.page_url}")
         await stop.wait()
 
 
@@ -217,12 +218,18 @@ def _supervise(settings: Settings, access: Access) -> None:
                 end(0, None)  # one that was begun while we were told
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
 def _worker(settings: Settings, access: Access, *, says_where: bool = False) -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # told to end just now, it would run its parent's handler
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         return child
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     code = 1
     try:
         asyncio.run(_serve(settings, access, says_where=says_where))
