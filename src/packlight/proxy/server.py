@@ -182,7 +182,8 @@ async def _serve(settings: Settings, access: Access | None = None, *, says_where
         if proxy.engine.trouble:
             _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
         if says_where:
-            _say(f"packlight proxy on {proxy.url} ({_about(settings)})\nlive page: {proxy.page_url}")
+            _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
+            _say(f"live page: {proxy.page_url}")
         await stop.wait()
 
 
