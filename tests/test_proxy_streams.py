@@ -227,6 +227,30 @@ def test_reply_that_is_cut_upstream_is_cut_for_the_client(path, turns, kind, fra
     run(work())
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_client_of_http_1_0_tells_a_cut_from_an_end(is_cut):
+    """There a reply ends with its connection, so that a cut must break it."""
+
+    async def work():
+        text = b"".join(begun("anthropic"))
+
+        async def answer(got: Message, link: Link) -> None:
+            await link.send(STREAM + chunk(text))
+            await asyncio.sleep(0.05)
+            await link.send(b"" if is_cut else LAST)
+            link.close()
+            await link.gone()
+
+        async with line(answer) as on:
+            data = post(PATHS["anthropic"], encoded(agent_request("anthropic", 2, stream=True)))
+            got = await on.ask(data.replace(b" HTTP/1.1", b" HTTP/1.0", 1))
+            assert got.line == "HTTP/1.0 200 OK"
+            assert got.is_whole is not is_cut
+            assert is_cut or got.body == text
+
+    run(work())
+
+
 @pytest.mark.parametrize("turns", [2, 24])
 @pytest.mark.parametrize("when", ["before the reply", "before the answer", "in the answer"])
 def test_client_that_leaves_ends_the_request_upstream(when, turns):

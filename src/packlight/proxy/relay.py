@@ -8,6 +8,8 @@ request is large enough to be refused in the stream.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -249,10 +251,10 @@ def _cut(request: web.Request) -> None:
     """End the connection without the mark of a complete reply."""
     if request.transport is None:
         return
-    if request.version >= aiohttp.HttpVersion11:
-        request.transport.close()
-    else:  # there the end of the connection is the mark
-        request.transport.abort()
+    if request.version < aiohttp.HttpVersion11:  # there the end of the connection is the mark: it must break
+        connection = request.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request.transport.close()
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:
