@@ -34,6 +34,9 @@ TOOLS = {
 }
 
 
+PATHS = {"anthropic": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+
+
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -427,12 +430,11 @@ def test_client_that_leaves_ends_the_request_behind_a_call(tmp_path):
 
 @every_wire
 def test_stream_without_a_call_comes_byte_for_byte(wire, tmp_path):
-    path = {"anthropic": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}[wire]
     body = {"model": MODELS[wire], **HEADS[wire], "tools": TOOLS[wire], "stream": True}
     data = json.dumps({**body, key_of(wire): [{"role": "user", "content": "Go."}]}).encode()
 
     def read(url):
-        request = urllib.request.Request(url + path, data, {"content-type": "application/json"})
+        request = urllib.request.Request(url + PATHS[wire], data, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.read()
 
@@ -442,3 +444,59 @@ def test_stream_without_a_call_comes_byte_for_byte(wire, tmp_path):
     assert has_tool(other.requests[0])
     counted = re.compile(rb'"(?:input_tokens|prompt_tokens|total_tokens)": \d+')  # the tool is counted too
     assert counted.sub(b"", through) == counted.sub(b"", direct)
+
+
+@pytest.mark.parametrize("text", [b'{"choices": [7], "content": 3, "output": 5}', b"[]", b"<html>"])
+@every_wire
+def test_reply_that_is_none_comes_as_it_is(wire, text, tmp_path):
+    async def scenario():
+        async def answer(request):
+            kind = "text/event-stream" if (await request.json()).get("stream") else "application/json"
+            data = b"data: " + text + b"\n\n" if "stream" in kind else text
+            return web.Response(body=data, headers={"content-type": kind})
+
+        app = web.Application()
+        app.router.add_post("/{path:.*}", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        upstream = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        body = {"model": "m", **HEADS[wire], "tools": TOOLS[wire], key_of(wire): [{"role": "user", "content": "x"}]}
+        settings = Settings(port=0, upstream=upstream, journal=tmp_path, recall_tool=True, quiet=True)
+        async with Proxy(settings) as proxy, aiohttp.ClientSession() as session:
+            for streams in (False, True):
+                async with session.post(proxy.url + PATHS[wire], json=body | {"stream": streams}) as reply:
+                    assert reply.status == 200
+                    assert (await reply.read()).strip() == (b"data: " + text if streams else text)
+        await runner.cleanup()
+
+    asyncio.run(scenario())
+
+
+def test_tokens_are_counted_of_what_would_be_sent(tmp_path):
+    script = [Reply("I look.", (ASKS,)), Reply("Found it.")]
+    with (
+        strict(script) as provider,
+        proxied(provider, tmp_path) as proxy,
+        Talk("anthropic", "create", proxy.url) as talk,
+    ):
+        talk.say()
+        talk.items.append({"role": "user", "content": "On."})
+        about = {"model": talk.head["model"], "tools": TOOLS["anthropic"], "messages": talk.items}
+        counted = talk.client.messages.count_tokens(**about).input_tokens
+        bare = provider.count(about)
+        talk.say()
+    sent = provider.requests[-1]
+    assert counted == provider.count({key: sent[key] for key in about}) > bare
+
+
+@every_wire
+def test_conversation_that_cannot_be_written_down_goes_on(wire, tmp_path):
+    """The tool is not given where it could not be remembered."""
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "x"
+    with strict([]) as provider, proxied(provider, folder) as proxy, Talk(wire, "create", proxy.url) as talk:
+        talk.say()
+        talk.say("On.")
+    assert provider.refusals == [] and len(provider.requests) == 2
+    assert not any(map(has_tool, provider.requests))

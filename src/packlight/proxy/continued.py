@@ -16,14 +16,16 @@ from multidict import CIMultiDict
 from ..formats import encode_as_is
 from ..types import Json
 from .engine import Exchange
-from .events import Stream, decoder, reply_body
+from .events import MAX_EVENT_BYTES, Stream, decoder, reply_body
 from .recall import Turn
-from .recall.wire import Stitch
+from .recall.wire import Said, Stitch
 
 __all__ = ["Continued", "Way"]
 
 T = TypeVar("T")
 READ_AHEAD_BYTES = 1 << 20
+_NO_REPLY = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What comes of reading something else as a reply."""
 
 
 class Way(Protocol):
@@ -51,6 +53,8 @@ class _Events:
         while (end := self._end()) > 0:
             raw, self._rest = self._rest[:end], self._rest[end:]
             yield raw, _data(raw)
+        if len(self._rest) > MAX_EVENT_BYTES:
+            yield self.left(), None
 
     def _end(self) -> int:
         ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := self._rest.find(mark)) >= 0]
@@ -60,6 +64,14 @@ class _Events:
         """What was no whole event."""
         rest, self._rest = self._rest, b""
         return rest
+
+
+def _decoded(decode: Callable[[bytes], bytes], chunk: bytes) -> bytes:
+    """Raises ClientPayloadError for what is not in the encoding that it is said to be in: as good as cut."""
+    try:
+        return decode(chunk)
+    except Exception as error:
+        raise aiohttp.ClientPayloadError(str(error)) from error
 
 
 def _data(raw: bytes) -> Json:
@@ -83,6 +95,8 @@ class Continued:
     replies: list[Json] = field(default_factory=list)
     """Those before the client's own that were not streamed."""
     stitch: Stitch = field(init=False)
+    is_odd: bool = False
+    """A reply could not be read: from there on all is passed on as it comes."""
 
     def __post_init__(self) -> None:
         self.stitch = self.turn.wire.stitch()
@@ -108,12 +122,23 @@ class Continued:
 
     async def _next(self, reply: Json) -> bool:
         """Whether another request has to be sent; else all is recorded that the client does not see."""
-        said = self.turn.wire.read(reply)
+        said = self._said(reply)
+        if said is None:
+            return False
         if not await self.way.run(lambda: self.turn.goes_on(said, self.exchange.c)):
             await self.way.run(lambda: self.turn.ended(said, self.exchange.c))
+            self.exchange.error = self.turn.error or self.exchange.error
             return False
         await self.way.run(self.exchange.go_on)
         return True
+
+    def _said(self, reply: Json) -> Said | None:
+        """None for what is no reply of this API."""
+        try:
+            return self.turn.wire.read(reply)
+        except _NO_REPLY:
+            self.is_odd = True
+            return None
 
     # --- not streamed -------------------------------------------------------------------------------------------------
 
@@ -129,7 +154,8 @@ class Continued:
             self.replies.append(body)
             return None
         headers = self.way.headers(up)
-        if self.replies or self.turn.wire.read(body).hides:
+        said = self._said(body)
+        if said is not None and (self.replies or said.hides):
             headers.popall("Content-Encoding", None)
             data = encode_as_is(self.turn.wire.joined([*self.replies, body]))
         return web.Response(status=up.status, reason=up.reason, headers=headers, body=data)
@@ -152,9 +178,9 @@ class Continued:
         waits = self.exchange.may_overflow
         try:
             async for chunk in up.content.iter_any():
-                text = decode(chunk)
+                text = _decoded(decode, chunk)
                 stream.feed(text)
-                held += b"".join(self.stitch.event(raw, data) for raw, data in events.feed(text))
+                held += b"".join(self._event(raw, data) for raw, data in events.feed(text))
                 if waits and stream.overflow is not None and await self._cured(stream.overflow):
                     stream.usage.clear()
                     return None
@@ -164,11 +190,20 @@ class Continued:
                     held.clear()
         finally:  # of a client that has left, too: what was counted was paid for
             await asyncio.shield(self.way.run(lambda: self.exchange.answered(stream.usage)))
-        if self.stitch.is_over and await self._next(self.stitch.reply()):
+        if self.stitch.is_over and not self.is_odd and await self._next(self.stitch.reply()):
             await self._write(up, bytes(held))
             self.stitch.go_on()
             return None
         return await self._write(up, bytes(held) + self.stitch.end() + events.left())
+
+    def _event(self, raw: bytes, data: Json) -> bytes:
+        if self.is_odd:
+            return raw
+        try:
+            return self.stitch.event(raw, data)
+        except _NO_REPLY:
+            self.is_odd = True
+            return raw
 
     async def _cured(self, overflow: Json) -> bool:
         """Whether to send it again: smaller, or with a smaller answer to the model's call."""

@@ -31,7 +31,7 @@ def _entry(message: Mapping[str, Any], calls: Sequence[Json]) -> tuple[Json, ...
         fields["tool_calls"] = list(calls)
     elif not fields.get("content"):
         return ()
-    return ({"role": "assistant", "content": None, **fields},)
+    return ({"role": "assistant", **fields, "content": fields.get("content") or None},)
 
 
 def read(reply: Mapping[str, Any]) -> Said:

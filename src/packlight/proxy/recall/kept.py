@@ -30,6 +30,7 @@ __all__ = ["Hidden", "Kept"]
 
 MAX_CONVERSATIONS = 64
 MAX_DECODED = 4_096
+MAX_TOUCHED = 4_096
 _DAY_SECONDS = 86_400.0
 
 
@@ -162,7 +163,7 @@ class Kept:
         """Once a day: this conversation is still used, so that a purge by age leaves it. Raises StoreError."""
         now = time.time()
         if now - self._touched.get(place.conversation, 0.0) > _DAY_SECONDS:
-            self._touched[place.conversation] = now
+            self._touched = {**self._touched, place.conversation: now} if len(self._touched) < MAX_TOUCHED else {}
             link = place.chain[place.first]
             self.store.put_usage(link, b"{}", owner=place.owner, conversation=place.conversation)
 

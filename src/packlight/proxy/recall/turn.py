@@ -149,4 +149,7 @@ class Turn:
 
 def _answer(asked: Asked, c: Compaction | None) -> str:
     work = c.state if c is not None else None
-    return answer(work, asked.arguments) if isinstance(work, Work) else NOTHING
+    try:
+        return answer(work, asked.arguments) if isinstance(work, Work) else NOTHING
+    except Exception:  # the model can do without, and the client's reply is worth more
+        return NOTHING
