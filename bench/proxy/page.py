@@ -102,8 +102,8 @@ def _crash(figures: Figures) -> Iterator[str]:
     yield ""
     yield (
         "The loop of 197 requests, once through a proxy that lives, once through proxies that are killed while an "
-        "answer streams and started again over the same folder. A prefix is kept where the next request begins with all bytes "
-        "of the one before."
+        "answer streams and started again over the same folder. A prefix is kept where the next request begins with "
+        "all bytes of the one before."
     )
     yield ""
     rows = [
