@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from packlight.proxy import launch
+from packlight.proxy import launch, relay
 from proxy_help import (
     PATHS,
     Link,
@@ -98,6 +98,27 @@ def test_malformed_reply_is_told_as_a_failing_connection(path, data):
             assert got.json["error"]["message"].startswith("packlight could not reach ")
             assert len(on.upstream.requests) == 1
 
+    run(work())
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/files"])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_malformed_chunks_are_seen_as_a_cut(path, kind, monkeypatch):
+    async def work():
+        async def answer(got: Message, link: Link) -> None:
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+            await link.send(head.encode() + b"3\r\nabc\r\n")
+            await asyncio.sleep(0.1)  # longer than a look: silence alone is no cut
+            await link.send(b"3\r\ndef\r\n")
+            await asyncio.sleep(0.1)
+            await link.send(b"zz\r\n")
+            await link.gone()
+
+        async with line(answer) as on:
+            got = await on.ask(post(path, encoded(agent_request("anthropic", 2))))
+            assert (got.status, got.body, got.is_whole) == (200, b"abcdef", False)
+
+    monkeypatch.setattr(relay, "LOOK_SECONDS", 0.03)
     run(work())
 
 

@@ -35,6 +35,9 @@ RECEIPT_HEADER = "x-packlight"
 MAX_REPLY_BYTES = 64 << 20
 """A whole reply larger than this is not looked into."""
 READ_AHEAD_BYTES = 1 << 20
+LOOK_SECONDS = 1.0
+"""After such a silence it is looked whether the connection still stands: aiohttp (3.14) tells nothing where a reply's
+chunks are malformed."""
 PIECE_BYTES = 1 << 18
 """A large body is written in such pieces: other connections go on meanwhile."""
 _OF_ONE_HOP = frozenset(
@@ -193,6 +196,7 @@ class Incoming:
     """A reply's body as it comes."""
 
     def __init__(self, up: aiohttp.ClientResponse) -> None:
+        self._up = up
         self._chunks = up.content.iter_any()
         self._held: list[bytes] = []
         self.held_bytes = 0
@@ -202,11 +206,15 @@ class Incoming:
         """Is shown what comes from now on."""
 
     async def _next(self) -> bytes:
-        try:
-            return await anext(self._chunks, b"")
-        except aiohttp.ClientError:
-            self.is_cut = True
-            return b""
+        while not self.is_cut:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    return await anext(self._chunks, b"")
+            except TimeoutError:
+                self.is_cut = self._up.connection is None or self._up.connection.transport is None
+            except aiohttp.ClientError:
+                self.is_cut = True
+        return b""
 
     async def hold(self) -> bytes:
         """The next piece, kept back; empty at the end."""
