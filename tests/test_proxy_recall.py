@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import random
 import re
 import urllib.request
 
@@ -140,6 +142,25 @@ class Talk:
         return plain(reply), calls
 
 
+class Talks:
+    """A user who goes on when the model has ended, each request through another proxy."""
+
+    def __init__(self, wire, how, tool):
+        self.wire, self.how, self.tool = wire, how, tool
+
+    def go(self, url, count):
+        items, replies = [{"role": "user", "content": "Fix the parser."}], []
+        head = {"model": MODELS[self.wire], **HEADS[self.wire], "tools": TOOLS[self.wire]}
+        for turn in range(count):
+            with client_of(self.wire, url()) as client:
+                replies.append(ask(self.wire, client, self.how)({**head, key_of(self.wire): list(items)}))
+            said, calls = read_reply(self.wire, replies[-1])
+            items += said
+            results = [(id, self.tool(name, arguments, turn)) for id, name, arguments in calls]
+            items += results_of(self.wire, results) if calls else [{"role": "user", "content": f"Go on, {turn}."}]
+        return replies
+
+
 def text_of(wire, reply):
     if wire == "anthropic":
         return "|".join(b["text"] for b in reply["content"] if b["type"] == "text")
@@ -174,6 +195,36 @@ def test_agent_works_on_past_its_window_and_never_hears_of_recall(wire, how, tmp
     found = [item for body in provider.requests for item in items_of(body) if "--- ref " in item]
     assert any("read src/module_" in item and ": value_" in item for item in found)
     assert 2 <= breaks(provider) <= 9
+
+
+@pytest.mark.parametrize("seed", range(4))
+@every_wire
+def test_whatever_the_model_asks_each_request_is_valid_and_begins_with_the_one_before(wire, seed, tmp_path):
+    """But for batches, which make it smaller."""
+    chance = random.Random(f"{wire} {seed}")
+
+    def script(number, body):
+        calls = chance.choices([ASKS, READS, Call("recall", {"query": f"ref {number:012x}", "page": 2})], k=3)
+        text = chance.choice(["", " Let me see. ", "So.\n"])
+        return Reply(text or "Done.") if number > 40 else Reply(text, tuple(calls[chance.randrange(4) :]), "hm")
+
+    def tool(name, arguments, turn):
+        return f"{name} of turn {turn}\n" * chance.randrange(1, 200)
+
+    binding = checker.Binding()
+
+    def judge(wire, body):
+        return checker.check(body, wire) + (binding.send(body) if wire == "anthropic" else [])
+
+    steps = Talks(wire, chance.choice(["create", "stream"]), tool)
+    provider = ModelServer(script, judge=judge, window_tokens=9_000)
+    with provider, proxied(provider, tmp_path) as a, proxied(provider, tmp_path) as b:
+        replies = steps.go(lambda: chance.choice([a.url, b.url]), 30)
+    assert provider.refusals == []
+    assert not any("recall" in json.dumps(plain(reply)) for reply in replies)
+    for before, after in itertools.pairwise(provider.requests):
+        first, second = items_of(before), items_of(after)
+        assert second[: len(first)] == first or sum(map(len, second)) < sum(map(len, first))
 
 
 @every_wire

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
@@ -29,7 +30,7 @@ from ...view import apply
 __all__ = ["Hidden", "Kept"]
 
 MAX_CONVERSATIONS = 64
-MAX_DECODED = 4_096
+MAX_DECODED = 1_024
 MAX_TOUCHED = 4_096
 _DAY_SECONDS = 86_400.0
 
@@ -160,12 +161,13 @@ class Kept:
                 return
 
     def touch(self, place: Place) -> None:
-        """Once a day: this conversation is still used, so that a purge by age leaves it. Raises StoreError."""
+        """Once a day: this conversation is still used, so that a purge by age leaves it."""
         now = time.time()
         if now - self._touched.get(place.conversation, 0.0) > _DAY_SECONDS:
             self._touched = {**self._touched, place.conversation: now} if len(self._touched) < MAX_TOUCHED else {}
             link = place.chain[place.first]
-            self.store.put_usage(link, b"{}", owner=place.owner, conversation=place.conversation)
+            with suppress(StoreError):  # it can be read, which is what matters now
+                self.store.put_usage(link, b"{}", owner=place.owner, conversation=place.conversation)
 
     # --- what is put back ---------------------------------------------------------------------------------------------
 
