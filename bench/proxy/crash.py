@@ -39,6 +39,7 @@ async def _through(options: tuple[str, ...]) -> dict[str, Any]:
         "requests": len(lived),
         "kills": len(KILLED_AT),
         "kept": sum(not _breaks(killed[at - 1 : at + 1]) for at in KILLED_AT),
+        "batches": sum(len(killed[at]) < len(killed[at - 1]) for at in KILLED_AT),
         "breaks_lived": _breaks(lived),
         "breaks_killed": _breaks(killed),
     }

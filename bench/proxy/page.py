@@ -107,10 +107,28 @@ def _crash(figures: Figures) -> Iterator[str]:
     )
     yield ""
     rows = [
-        [name, f["requests"], f["kills"], f["kept"], f["breaks_lived"], f["breaks_killed"], f.get("identical", "")]
+        [
+            name,
+            f["requests"],
+            f["kills"],
+            f["kept"],
+            f["batches"],
+            f["breaks_lived"],
+            f["breaks_killed"],
+            f.get("identical", ""),
+        ]
         for name, f in figures.items()
     ]
-    head = ["", "requests", "kills", "prefix kept", "breaks, lived", "breaks, killed", "bytes as if it had lived"]
+    head = [
+        "",
+        "requests",
+        "kills",
+        "prefix kept",
+        "a batch was due",
+        "breaks, lived",
+        "breaks, killed",
+        "bytes as if it had lived",
+    ]
     yield from table(head, rows)
 
 

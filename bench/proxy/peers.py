@@ -12,16 +12,11 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-
-from packlight import recall
-from packlight.proxy.identity import load_key, owner_of
-from packlight.store import open_store
 
 from . import client, processes, sessions
 from .bill import Bill
@@ -49,16 +44,18 @@ def nothing(server: Server, last: str) -> str:
     return ""
 
 
-def references(server: Server, last: str) -> str:
-    """packlight with --store: files that placeholders name, and what is recalled by the references in them."""
+def files(server: Server, last: str) -> str:
+    """packlight with --store: the plain files that placeholders name, and those that these name."""
     folder = server.folder / "store"
-    names = set(re.findall(re.escape(str(folder)) + r"[^\s\"'\\)\]>,;`]*", last))
-    read = "\n".join(Path(name).read_text(errors="replace") for name in names if Path(name).is_file())
-    refs = set(re.findall(r"^([0-9a-f]{12}) ", read, re.MULTILINE))
-    owner = owner_of(client.HEADERS, {}, load_key(folder))
-    with closing(open_store(folder)) as store:
-        found = [document.text for ref in sorted(refs) for document in recall(store, ref, owner=owner, limit=1)]
-    return "\n".join([read, *found])
+    name = re.compile(re.escape(str(folder)) + r"[^\s\"'\\)\]>,;`]*")
+    texts: dict[str, str] = {}
+    waiting = set(name.findall(last))
+    while waiting:
+        path = Path(waiting.pop())
+        if str(path) not in texts and path.is_file():
+            texts[str(path)] = path.read_text(errors="replace")
+            waiting |= set(name.findall(texts[str(path)]))
+    return "\n".join(texts.values())
 
 
 def digests(python: Path) -> Recall:
@@ -98,7 +95,7 @@ def _ours(policy: str) -> Peer:
         options = ("--window-tokens", str(window), "--policy", policy, "--store", "{folder}/store")
         return processes.packlight(*options)
 
-    return Peer(kind=kind, fetch=references, note=f"--window-tokens W --policy {policy} --store DIR")
+    return Peer(kind=kind, fetch=files, note=f"--window-tokens W --policy {policy} --store DIR")
 
 
 def _cliff(folder: Path) -> Peer:

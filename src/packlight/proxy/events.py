@@ -22,6 +22,8 @@ __all__ = ["READABLE", "Stream", "decoder", "readable_only"]
 READABLE = ("gzip", "deflate", "zstd", "identity")
 """Encodings of a reply that can be looked into."""
 MAX_EVENT_BYTES = 16 << 20
+_TELLING = (b'"usage"', b"_stop", b"response.", b"[DONE]")
+"""In every event that tells something once the answer has begun."""
 MAX_PIECE_BYTES = 32 << 20
 """Of the text of a compressed reply, or of a piece of it."""
 
@@ -93,6 +95,9 @@ class Stream:
     def _events(self) -> Iterator[Any]:
         """The data of whole events; only those are parsed that can tell something here."""
         text = self._rest.replace(b"\r\n", b"\n") if b"\r" in self._rest else self._rest
+        if self.begun and not any(hint in text for hint in _TELLING):  # the answer itself, as nearly all is
+            self._rest = text.rpartition(b"\n\n")[2]
+            return
         *whole, self._rest = text.split(b"\n\n")
         for event in whole:
             lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]

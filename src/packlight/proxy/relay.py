@@ -66,6 +66,7 @@ class Relay:
         self.engine = engine
         self.session = session
         self.watch = watch
+        self._ways_out: dict[tuple[str, str], str | None] = {}
 
     async def __call__(self, request: web.Request, path: str) -> web.StreamResponse:
         endpoint = endpoint_of(request.method, path)
@@ -85,7 +86,7 @@ class Relay:
         if body is not None and request.content_length is not None:
             headers["Content-Length"] = str(request.content_length)
         sent = self.session.request(
-            request.method, url, headers=headers, data=body, allow_redirects=False, proxy=_way_out(url)
+            request.method, url, headers=headers, data=body, allow_redirects=False, proxy=self.way_out(url)
         )
         async with sent as up:
             return await _passed(request, up, Incoming(up))
@@ -140,6 +141,14 @@ class Relay:
         exchange.answered(stream.usage)
         self.watch.note(exchange, status)
 
+    def way_out(self, url: URL) -> str | None:
+        """The proxy that this machine's environment names for a URL. (aiohttp's `trust_env` would add credentials of a
+        .netrc file to requests, too.)"""
+        known = (url.scheme, url.host or "")
+        if known not in self._ways_out:  # a look at the whole environment, at each request
+            self._ways_out[known] = None if proxy_bypass(known[1]) else getproxies().get(url.scheme)
+        return self._ways_out[known]
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
@@ -165,7 +174,7 @@ class _Way:
         if len(data) > PIECE_BYTES:
             headers["Content-Length"] = str(len(data))
             body = _pieces(data)
-        way_out = _way_out(self.url)
+        way_out = self.relay.way_out(self.url)
         return self.relay.session.post(self.url, headers=headers, data=body, allow_redirects=False, proxy=way_out)
 
     def headers(self, up: aiohttp.ClientResponse) -> CIMultiDict[str]:
@@ -268,12 +277,6 @@ def _cut(request: web.Request) -> None:
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(data), PIECE_BYTES):
         yield data[start : start + PIECE_BYTES]
-
-
-def _way_out(url: URL) -> str | None:
-    """The proxy that this machine's environment names for a URL. (aiohttp's `trust_env` would add credentials of a
-    .netrc file to requests, too.)"""
-    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 def _lower(headers: CIMultiDictProxy[str]) -> dict[str, str]:
