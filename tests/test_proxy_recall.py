@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import json
 import random
 import re
+import sqlite3
 import urllib.request
 
 import aiohttp
@@ -20,6 +21,7 @@ from checker import plain
 from engine import MODELS, key_of
 from loopback import Loopback
 from packlight.proxy import Proxy, Settings
+from packlight.store.files import DATABASE
 from packlight.testing import Call, ModelServer, Refusal, Reply
 from proxy_thread import ThreadedProxy
 from sdk_agents import HEADS, agent, ask, client_of, drive, read_reply, results_of
@@ -100,6 +102,13 @@ def breaks(provider):
     """How often a request did not begin with the one before."""
     lists = [items_of(body) for body in provider.requests]
     return sum(b[: len(a)] != a for a, b in zip(lists, lists[1:], strict=False))
+
+
+def batches_in(folder):
+    """How many batches of edits were recorded; what was recalled stands under owners of its own."""
+    query = "SELECT c.owner FROM batches b JOIN conversations c ON c.id = b.conversation"
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as store:
+        return sum(not owner.endswith(b"/recall") for (owner,) in store.execute(query))
 
 
 def calls_in(body):
@@ -194,19 +203,20 @@ def test_agent_works_on_past_its_window_and_never_hears_of_recall(wire, how, tmp
     assert max(map(calls_in, provider.requests)) >= 3
     found = [item for body in provider.requests for item in items_of(body) if "--- ref " in item]
     assert any("read src/module_" in item and ": value_" in item for item in found)
-    assert 2 <= breaks(provider) <= 9
+    assert 2 <= breaks(provider) <= min(9, batches_in(tmp_path))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @every_wire
 def test_whatever_the_model_asks_each_request_is_valid_and_begins_with_the_one_before(wire, seed, tmp_path):
-    """But for batches, which make it smaller."""
+    """But for batches."""
     chance = random.Random(f"{wire} {seed}")
 
     def script(number, body):
-        calls = chance.choices([ASKS, READS, Call("recall", {"query": f"ref {number:012x}", "page": 2})], k=3)
+        many = chance.choices([ASKS, READS, Call("recall", {"query": f"ref {number:012x}", "page": 2})], k=3)
+        calls = tuple(many[chance.randrange(4) :])
         text = chance.choice(["", " Let me see. ", "So.\n"])
-        return Reply(text or "Done.") if number > 40 else Reply(text, tuple(calls[chance.randrange(4) :]), "hm")
+        return Reply(text if calls else text or "Done.", calls, "hm")
 
     def tool(name, arguments, turn):
         return f"{name} of turn {turn}\n" * chance.randrange(1, 200)
@@ -222,9 +232,7 @@ def test_whatever_the_model_asks_each_request_is_valid_and_begins_with_the_one_b
         replies = steps.go(lambda: chance.choice([a.url, b.url]), 30)
     assert provider.refusals == []
     assert not any("recall" in json.dumps(plain(reply)) for reply in replies)
-    for before, after in itertools.pairwise(provider.requests):
-        first, second = items_of(before), items_of(after)
-        assert second[: len(first)] == first or sum(map(len, second)) < sum(map(len, first))
+    assert breaks(provider) <= batches_in(tmp_path)
 
 
 @every_wire
