@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,13 +34,15 @@ class Client:
     """How it learns where its provider is: what `packlight run` does for it, or its own file."""
     environment: tuple[tuple[str, str], ...] = ()
     last_command: str = ""
+    binds_thinking: bool = True
+    """Its model's thinking is valid only behind what it was made behind (Anthropic's API)."""
 
     def line(self, binary: Path, template: tuple[str, ...], prompt: str, home: Path) -> list[str]:
         return [str(binary), *(prompt if a == "%" else a.replace("{home}", str(home)) for a in template)]
 
     def configure(self, home: Path, url: str) -> None:
         """Writes the client's own settings into a home of its own."""
-        if self.name == "pi":
+        if self.name.startswith("pi"):
             _write(home / ".pi" / "agent" / "models.json", _pi(url))
         elif self.name == "opencode":
             _write(home / ".config" / "opencode" / "opencode.json", _opencode(url))
@@ -110,6 +112,7 @@ PI = Client(
     is_told_by="config",
     environment=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")),
 )
+PI_UNBOUND = replace(PI, name="pi, older model", binds_thinking=False)
 OPENCODE = Client(
     name="opencode",
     package="opencode-ai",
@@ -148,7 +151,7 @@ MINI = Client(
     ),
     last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo '{}'",
 )
-CLIENTS = {client.name: client for client in (CLAUDE_CODE, CODEX, PI, OPENCODE, MINI)}
+CLIENTS = {client.name: client for client in (CLAUDE_CODE, CODEX, PI, PI_UNBOUND, OPENCODE, MINI)}
 
 
 def _write(path: Path, value: Json) -> None:

@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 def installed(client: Client, cache: Path) -> Path:
     """The client's binary; it is fetched if it is not there. Raises CalledProcessError when that fails."""
-    folder = cache / f"{client.name}-{client.version}"
+    folder = cache / f"{client.package.rpartition('/')[2]}-{client.version}"
     binary = folder / client.binary
     if binary.exists():
         return binary

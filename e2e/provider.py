@@ -37,12 +37,8 @@ class Provider(ModelServer):
     """`window_tokens` is enforced in the provider's words; what `checker` finds wrong is refused, and bound thinking
     behind another prefix. `reports` is the folder that the model's commands read in, relative to the client's own."""
 
-    def __init__(
-        self, folder: Path, *, window_tokens: int, steps: int, output_chars: int, last_command: str = ""
-    ) -> None:
-        super().__init__(
-            self._say, window_tokens=window_tokens, judge=self._judge, binds_thinking=True, counts_room=False
-        )
+    def __init__(self, folder: Path, steps: int, output_chars: int, *, last_command: str = "", **options: Any) -> None:
+        super().__init__(self._say, judge=self._judge, counts_room=False, **options)
         self.folder, self.output_chars, self.last_command = folder, output_chars, last_command
         self.figures: list[int] = []
         self.seen: list[int] = []

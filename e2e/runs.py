@@ -74,10 +74,11 @@ class Bench:
         steps = int(client.window_tokens * windows / step_tokens) + 1
         return Provider(
             self.work / "reports",
-            window_tokens=client.window_tokens,
-            steps=steps,
-            output_chars=client.output_chars,
+            steps,
+            client.output_chars,
             last_command=client.last_command,
+            window_tokens=client.window_tokens,
+            binds_thinking=client.binds_thinking,
         )
 
     def direct(self, provider: Provider, *, way: str, resumes: bool = False) -> Outcome:
@@ -154,7 +155,8 @@ class Bench:
                 process.wait()
                 code = None
         printed, errors = (_plain(path.read_text("utf-8", "replace")) for path in (out, err))
-        ours = [part for part in errors.splitlines() if part.startswith("packlight: ")]
+        ours = [line for line in errors.splitlines() if line.startswith("packlight: ")]
+        told = [line.removeprefix("packlight: ") for line in ours[1:] if "live page" not in line]
         return Outcome(
             client=self.client.name,
             way=way,
@@ -168,8 +170,8 @@ class Bench:
             side_requests=provider.side_requests,
             repeated=provider.repeated,
             forgotten=provider.forgotten,
-            said=self._said(printed, "\n".join(p for p in errors.splitlines() if p not in ours)),
-            proxy_said="; ".join(line.removeprefix("packlight: ") for line in ours[1:]),
+            said=self._said(printed, "\n".join(line for line in errors.splitlines() if line not in ours)),
+            proxy_said="; ".join(told),
             seconds=round(time.monotonic() - began, 1),
         )
 
