@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import random
@@ -10,17 +9,14 @@ import re
 import sqlite3
 import urllib.request
 
-import aiohttp
 import anthropic
 import openai
 import pytest
-from aiohttp import web
 
 import checker
 from checker import plain
 from engine import MODELS, key_of
 from loopback import Loopback
-from packlight.proxy import Proxy, Settings
 from packlight.store.files import DATABASE
 from packlight.testing import Call, ModelServer, Refusal, Reply
 from proxy_thread import ThreadedProxy
@@ -448,45 +444,6 @@ def test_failure_behind_a_call_reaches_the_client(wire, how, tmp_path):
             talk.say()
 
 
-def test_client_that_leaves_ends_the_request_behind_a_call(tmp_path):
-    async def scenario():
-        reached, left = asyncio.Event(), asyncio.Event()
-
-        async def answer(request):
-            body = await request.json()
-            if len(body["messages"]) == 1:
-                call = {"type": "tool_use", "id": "toolu_1", "name": "recall", "input": {"query": "x"}}
-                return web.json_response({"role": "assistant", "content": [call], "stop_reason": "tool_use"})
-            reached.set()
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                left.set()
-                raise
-
-        app = web.Application()
-        app.router.add_post("/v1/messages", answer)
-        runner = web.AppRunner(app, handler_cancellation=True)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        upstream = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        body = {
-            "model": "m",
-            "max_tokens": 9,
-            "messages": [{"role": "user", "content": "x"}],
-            "tools": TOOLS["anthropic"],
-        }
-        settings = Settings(port=0, upstream=upstream, journal=tmp_path, recall_tool=True, quiet=True)
-        async with Proxy(settings) as proxy, aiohttp.ClientSession() as session:
-            asking = asyncio.create_task(session.post(f"{proxy.url}/v1/messages", json=body))
-            await asyncio.wait_for(reached.wait(), 20)
-            asking.cancel()
-            await asyncio.wait_for(left.wait(), 20)
-        await runner.cleanup()
-
-    asyncio.run(scenario())
-
-
 @every_wire
 def test_stream_without_a_call_comes_byte_for_byte(wire, tmp_path):
     body = {"model": MODELS[wire], **HEADS[wire], "tools": TOOLS[wire], "stream": True}
@@ -503,33 +460,6 @@ def test_stream_without_a_call_comes_byte_for_byte(wire, tmp_path):
     assert has_tool(other.requests[0])
     counted = re.compile(rb'"(?:input_tokens|prompt_tokens|total_tokens)": \d+')  # the tool is counted too
     assert counted.sub(b"", through) == counted.sub(b"", direct)
-
-
-@pytest.mark.parametrize("text", [b'{"choices": [7], "content": 3, "output": 5}', b"[]", b"<html>"])
-@every_wire
-def test_reply_that_is_none_comes_as_it_is(wire, text, tmp_path):
-    async def scenario():
-        async def answer(request):
-            kind = "text/event-stream" if (await request.json()).get("stream") else "application/json"
-            data = b"data: " + text + b"\n\n" if "stream" in kind else text
-            return web.Response(body=data, headers={"content-type": kind})
-
-        app = web.Application()
-        app.router.add_post("/{path:.*}", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        upstream = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        body = {"model": "m", **HEADS[wire], "tools": TOOLS[wire], key_of(wire): [{"role": "user", "content": "x"}]}
-        settings = Settings(port=0, upstream=upstream, journal=tmp_path, recall_tool=True, quiet=True)
-        async with Proxy(settings) as proxy, aiohttp.ClientSession() as session:
-            for streams in (False, True):
-                async with session.post(proxy.url + PATHS[wire], json=body | {"stream": streams}) as reply:
-                    assert reply.status == 200
-                    assert (await reply.read()).strip() == (b"data: " + text if streams else text)
-        await runner.cleanup()
-
-    asyncio.run(scenario())
 
 
 def test_tokens_are_counted_of_what_would_be_sent(tmp_path):
