@@ -116,18 +116,16 @@ def told(launch: Launch) -> str:
 
 def done(watch: Watch) -> list[str]:
     """What was done, for whoever looks at it when the command has ended."""
-    threads = [t for t in watch.threads.values() if t.requests]
-    turns = [turn for t in threads for turn in t.turns]
-    compactions, rescues = sum(t.compactions for t in threads), sum(t.rescues for t in threads)
-    errors = [turn.error for turn in turns if turn.error]
+    totals, turns = watch.totals, [turn for thread in watch.threads.values() for turn in thread.turns]
     changed = sum(turn.edits > 0 for turn in turns)
-    lines = [f"{watch.requests:,} requests; " + _changes(compactions, rescues, changed)]
+    lines = [f"{totals.requests:,} requests; " + _changes(totals.compactions, totals.rescues, changed)]
     if changed:
-        before, after = sum(t.tokens_before for t in turns), sum(t.tokens_after for t in turns)
-        largest = max(t.tokens_before for t in turns)
-        lines.append(f"the conversation grew to {largest:,} tokens; {after:,} were sent in all, instead of {before:,}")
-    if errors:
-        lines.append(f"{len(errors):,} requests went on unchanged after an error of ours, the last: {errors[-1]}")
+        largest = max(turn.tokens_before for turn in turns)
+        sent = f"{totals.tokens_after:,} were sent in all, instead of {totals.tokens_before:,}"
+        lines.append(f"the conversation grew to {largest:,} tokens; {sent}")
+    if totals.errors:
+        last = next((turn.error for turn in reversed(turns) if turn.error), "")
+        lines.append(f"{totals.errors:,} requests met an error of ours, the last: {last}")
     return lines
 
 
