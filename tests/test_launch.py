@@ -82,7 +82,8 @@ def test_run_keeps_an_agent_working_past_its_window_and_says_what_was_done(tmp_p
         ran = packlight("run", "--", sys.executable, "-c", GROWS, state=tmp_path, ANTHROPIC_BASE_URL=server.url)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "all done\n"
-    first, *last = ran.stderr.splitlines()
+    first, page, *last = ran.stderr.splitlines()
+    assert page.startswith("packlight: live page http://127.0.0.1:")
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:" in first
     assert "compactions, 1 rescued from a refusal" in last[0]
     assert "the conversation grew to" in last[1]
@@ -99,7 +100,7 @@ def test_run_of_a_conversation_that_has_its_edits_already_says_so(tmp_path):
         script = [Reply(calls=(Call("bash", {"command": f"seq {n}"}),)) for n in range(9)]
         with ModelServer(script) as server:
             line = ("run", "--window-tokens", "9k", "--", sys.executable, "-c", GROWS)
-            ends.append(packlight(*line, state=tmp_path, ANTHROPIC_BASE_URL=server.url).stderr.splitlines()[1:])
+            ends.append(packlight(*line, state=tmp_path, ANTHROPIC_BASE_URL=server.url).stderr.splitlines()[2:])
     assert "compactions" in ends[0][0]
     assert "sent with earlier edits, no new ones" in ends[1][0]
     assert "were sent in all, instead of" in ends[1][1]
