@@ -63,25 +63,30 @@ def _alone(client: Client, binary: Path, windows: float) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(client, binary, Path(folder), ROOT / "src")
         with bench.provider(windows) as provider:
-            return _told(bench.direct(provider, way="without packlight"))
+            return _told(bench.direct(provider, client.start, way="without packlight"))
 
 
 def _through(client: Client, binary: Path, windows: float, leaves: bool) -> list[Outcome]:
-    """Through the proxy, then resumed straight to the provider; with `leaves` after the client's own compaction."""
+    """Through the proxy, then resumed straight to the provider; with `leaves` after the client's own compaction.
+    A session that does not come back that way is taken up through the proxy again."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(client, binary, Path(folder), ROOT / "src")
         with bench.provider(windows) as provider:
-            through = _told(bench.behind(provider, way="through packlight"))
+            outcomes = [_told(bench.behind(provider, client.start, way="through packlight"))]
             if not client.resume:
-                return [through]
-            way = "left"
+                return outcomes
             if leaves:
                 provider.more(0)
-                bench.behind(provider, way="", leaves=True)
-                way = "left well"
+                bench.behind(provider, client.leave, way="")
             provider.more(MORE_REPORTS)
-            left = _told(bench.direct(provider, way=way, resumes=True))
-            return [left] if leaves else [through, left]
+            left = _told(bench.direct(provider, client.resume, way="left well" if leaves else "left"))
+            if leaves:
+                return [left]
+            outcomes.append(left)
+            if not left.ended_well:
+                provider.more(MORE_REPORTS)
+                outcomes.append(_told(bench.behind(provider, client.resume, way="back through packlight")))
+            return outcomes
 
 
 def _told(outcome: Outcome) -> Outcome:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 Json = Any
 KEY = "sk-dummy"
+KEYED = ("MY_API_KEY", KEY)
+"""The variable that the clients' own files name."""
 WINDOW_IN_CONFIG = 1_000_000
 """What the clients that ask for a window are told: with packlight it is not theirs to care for."""
 
@@ -43,9 +45,9 @@ class Client:
     def configure(self, home: Path, url: str) -> None:
         """Writes the client's own settings into a home of its own."""
         if self.name.startswith("pi"):
-            _write(home / ".pi" / "agent" / "models.json", _pi(url))
+            _write(home / ".pi" / "agent" / "models.json", pi_models(url))
         elif self.name == "opencode":
-            _write(home / ".config" / "opencode" / "opencode.json", _opencode(url))
+            _write(home / ".config" / "opencode" / "opencode.json", opencode_settings(url))
         elif self.name == "codex":
             (home / ".codex").mkdir(parents=True, exist_ok=True)
             (home / ".codex" / "config.toml").write_text(_CODEX)
@@ -110,7 +112,7 @@ PI = Client(
     start=("--provider", "mine", "--model", "mine-1", "-p", "%"),
     resume=("--provider", "mine", "--model", "mine-1", "--continue", "-p", "%"),
     is_told_by="config",
-    environment=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")),
+    environment=(KEYED, ("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")),
 )
 PI_UNBOUND = replace(PI, name="pi, older model", binds_thinking=False)
 OPENCODE = Client(
@@ -125,6 +127,7 @@ OPENCODE = Client(
     resume=("run", "--continue", "%"),
     is_told_by="config",
     environment=(
+        KEYED,
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
         ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
@@ -159,25 +162,25 @@ def _write(path: Path, value: Json) -> None:
     path.write_text(json.dumps(value, indent=1))
 
 
-def _pi(url: str) -> Json:
+def pi_models(url: str) -> Json:
     model = {
         "id": "mine-1",
         "name": "mine-1",
         "reasoning": False,
         "input": ["text"],
         "contextWindow": WINDOW_IN_CONFIG,
-        "maxTokens": 4_096,
+        "maxTokens": 16_384,
         "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
     }
-    return {"providers": {"mine": {"baseUrl": url, "api": "anthropic-messages", "apiKey": KEY, "models": [model]}}}
+    return {"providers": {"mine": {"baseUrl": url, "api": "anthropic-messages", "apiKey": KEYED[0], "models": [model]}}}
 
 
-def _opencode(url: str) -> Json:
-    model = {"name": "mine-1", "limit": {"context": WINDOW_IN_CONFIG, "output": 4_096}}
+def opencode_settings(url: str) -> Json:
+    model = {"name": "mine-1", "limit": {"context": WINDOW_IN_CONFIG, "output": 16_384}}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "mine",
-        "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
+        "options": {"baseURL": f"{url}/v1", "apiKey": f"{{env:{KEYED[0]}}}"},
         "models": {"mine-1": model},
     }
     return {"$schema": "https://opencode.ai/config.json", "model": "mine/mine-1", "provider": {"mine": provider}}

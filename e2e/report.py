@@ -27,7 +27,8 @@ with a figure), and refuses what does not fit, what an independent checker finds
 another prefix than it was made behind. A run ended well when the agent itself printed the sum of all figures.
 
 `left`: grown through the proxy, the proxy stopped, the same session resumed straight to the provider. `left well`: the
-same after the agent's own compaction, made through the proxy as its page in docs/proxy says.
+same after the agent's own compaction, made through the proxy as its page in docs/proxy says. `back`: a session that
+did not come back when it had left, taken up through the proxy again.
 """
 
 
@@ -72,7 +73,7 @@ def verdict(outcomes: list[Outcome]) -> list[str]:
 def _broken(o: Outcome) -> Iterator[str]:
     if o.way == "without packlight" and o.ended_well and not o.refused_for_length:
         yield "it fitted: nothing is shown"
-    if o.way in ("through packlight", "left well") and not o.ended_well:
+    if o.way in ("through packlight", "left well", "back through packlight") and not o.ended_well:
         yield f"it did not end well: {o.said}"
     if o.way != "through packlight":
         return

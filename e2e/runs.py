@@ -81,16 +81,16 @@ class Bench:
             binds_thinking=client.binds_thinking,
         )
 
-    def direct(self, provider: Provider, *, way: str, resumes: bool = False) -> Outcome:
+    def direct(self, provider: Provider, template: tuple[str, ...], *, way: str) -> Outcome:
         self.client.configure(self.home, provider.url)
-        line = self._line(provider, self.client.resume if resumes else self.client.start)
+        line = self._line(provider, template)
         if self.client.is_told_by == "codex":
             line[1:1] = ["-c", f'openai_base_url="{provider.url}/v1"']
         return self._ran(line, self.client.direct(provider.url), provider, way)
 
-    def behind(self, provider: Provider, *, way: str, leaves: bool = False) -> Outcome:
+    def behind(self, provider: Provider, template: tuple[str, ...], *, way: str) -> Outcome:
         """Through `packlight run`, or for a client that is told by its own file through `packlight proxy`."""
-        line = self._line(provider, self.client.leave if leaves else self.client.start)
+        line = self._line(provider, template)
         if self.client.is_told_by != "config":
             self.client.configure(self.home, provider.url)
             line = [*self._packlight("run"), "--", *line]
