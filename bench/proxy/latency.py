@@ -24,10 +24,15 @@ PAUSE_SECONDS = 0.01
 
 
 def bodies(seed: int, size_bytes: int, count: int) -> list[bytes]:
-    """Requests of a conversation of about that size, each a turn longer than the one before."""
-    each = 2_000 if size_bytes > 100_000 else 300
-    session, at = sessions.with_bytes(seed, size_bytes, each, more_turns=count)
-    return [session.body(calls, stream=True) for calls in session.calls[at : at + count]]
+    """Requests of a conversation that grows a turn a request, from that size on; small ones of many, so they stay so."""
+    if size_bytes >= LARGE_BYTES:
+        session, at = sessions.with_bytes(seed, size_bytes, more_turns=count)
+        return [session.body(calls, stream=True) for calls in session.calls[at : at + count]]
+    out: list[bytes] = []
+    while len(out) < count:
+        session = sessions.grown(10_000 * seed + len(out), 12, result_chars=500)
+        out += [session.body(calls, stream=True) for calls in session.calls[5:]]
+    return out[:count]
 
 
 async def compared(asking: ClientSession, servers: Sequence[Server], groups: Iterator[list[bytes]]) -> dict[str, Any]:
