@@ -24,10 +24,15 @@ PAUSE_SECONDS = 0.01
 
 
 def bodies(seed: int, size_bytes: int, count: int) -> list[bytes]:
-    """Requests of a conversation of about that size, each a turn longer than the one before."""
-    each = 2_000 if size_bytes > 100_000 else 300
-    session, at = sessions.with_bytes(seed, size_bytes, each, more_turns=count)
-    return [session.body(calls, stream=True) for calls in session.calls[at : at + count]]
+    """Requests of a conversation that grows a turn a request from that size on; small ones of many conversations."""
+    if size_bytes >= LARGE_BYTES:
+        session, at = sessions.with_bytes(seed, size_bytes, more_turns=count)
+        return [session.body(calls, stream=True) for calls in session.calls[at : at + count]]
+    out: list[bytes] = []
+    while len(out) < count:
+        session = sessions.grown(10_000 * seed + len(out), 12, result_chars=500)
+        out += [session.body(calls, stream=True) for calls in session.calls[5:]]
+    return out[:count]
 
 
 async def compared(asking: ClientSession, servers: Sequence[Server], groups: Iterator[list[bytes]]) -> dict[str, Any]:
@@ -116,18 +121,23 @@ async def _beside(server: Server, pairs: Sequence[tuple[bytes, bytes]], *, must_
             await client.ask(asking, server.url, body)
         for before, _ in pairs[1:]:
             _expect(await client.ask(asking, server.url, before), before, whole=True)
+        cpu = 0.0
         without = await _small(asking, server, asyncio.create_task(asyncio.sleep(3)))
         for number, (_, after) in enumerate(pairs[1:]):
+            start = server.cpu_seconds
             task = asyncio.create_task(client.ask(asking, server.url, after))
             if number % 2:
                 others += await _small(asking, server, task)
                 beside.append(await task)
             else:
                 alone.append(await task)
+                cpu += server.cpu_seconds - start
             if must_shrink:
                 _expect(task.result(), after, whole=False)
     named = {"alone": alone, "beside small requests": beside, "small requests beside": others}
-    return {name: summary(took) for name, took in (*named.items(), ("small requests alone", without))}
+    figures = {name: summary(took) for name, took in (*named.items(), ("small requests alone", without))}
+    figures["alone"]["cpu_ms"] = 1e3 * cpu / len(alone)
+    return figures
 
 
 def _expect(took: Took, body: bytes, *, whole: bool) -> None:

@@ -58,11 +58,13 @@ def _latency(figures: Figures) -> Iterator[str]:
     bare, ours = figures["batches"]["passthrough"], figures["batches"]["packlight"]
     rows = []
     for name in bare:
-        plus = [f"{_text(bare[name][k])} + {_text(max(0.0, ours[name][k] - bare[name][k]))}" for k in keys[:4]]
+        known = [k for k in keys if k in bare[name]]
+        plus = [f"{_text(bare[name][k])} + {_text(max(0.0, ours[name][k] - bare[name][k]))}" for k in known]
+        plus += [""] * (len(keys) - len(known))
         rows.append(
             [{"alone": "the batch, alone"}.get(name, name), ours[name]["requests"], ours[name]["failed"], *plus]
         )
-    yield from table(["a batch due", "requests", "failed", *names[:4]], rows)
+    yield from table(["a batch due", "requests", "failed", *names], rows)
 
 
 def _growth(figures: Figures) -> Iterator[str]:

@@ -60,7 +60,7 @@ def mask(text: str) -> str:
         text = _without_key_blocks(text)
     if "=" in text and holds_any(text, _ENV_HINTS):
         text = _ENV.sub(_masked, text)
-    if ("=" in text or ":" in text) and holds_any(text, _NAME_HINTS):
+    if ('"' in text or "'" in text) and ("=" in text or ":" in text) and holds_any(text, _NAME_HINTS):
         text = _QUOTED.sub(_masked_literal, text)
     if holds_any(text, _SHAPE_HINTS):
         text = _SHAPES.sub(MASK, text)
