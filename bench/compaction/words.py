@@ -41,9 +41,11 @@ BY_SESSION = """In a window of 128,000 tokens. A win on the mean can hide a loss
 
 AIMED = """Set before the figures were known. Why some are missed: in a window of 64,000 tokens a client whose system
 prompt and tools take 30,000 to 55,000 of it leaves no room for a digest that holds what the agent will name, whatever
-is kept of it; of the missed names most stood in shell commands, which no path leads to (by their own words, recall
-finds them); files that were changed outside of the recorded calls make rebuilt lines wrong that nothing in the record
-contradicts; and the milliseconds are those of batches, spread over the calls."""
+is kept of it; files that were changed outside of the recorded calls make rebuilt lines wrong that nothing in the record
+contradicts; and the milliseconds are those of batches, spread over the calls. *recalled* is an upper bound: nearly all
+of it is found by the reference of a stretch of old turns, and an agent may not know which one to ask for. Digests name
+these stretches only since `default` and `thrifty` were walked last at 200,000 tokens; the other windows were walked
+before, and show what recall found without."""
 
 LIMITS = """## What this cannot show
 
