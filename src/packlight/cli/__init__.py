@@ -366,7 +366,12 @@ def _proxied(parser: _Parser) -> None:
         help="fit: change what would not fit or was refused for its length; rescue: only what was refused; shadow: "
         "nothing, but say what would have been (default fit)",
     )
-    parser.add_argument("--policy", choices=("default", "thrifty"), default="default", help="default default")
+    parser.add_argument(
+        "--policy",
+        choices=("default", "thrifty"),
+        default="default",
+        help="thrifty: change also what fits, where carrying it costs more than taking it out (default default)",
+    )
     parser.add_argument("--window-tokens", type=_count, metavar="N", help="context window, instead of the model's own")
     parser.add_argument(
         "--keep-tool", action="append", default=[], metavar="NAME", help="never take out results of this tool"
