@@ -81,7 +81,6 @@ CLAUDE_CODE = Client(
         ("DISABLE_ERROR_REPORTING", "1"),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("IS_SANDBOX", "1"),
-        ("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL", "1"),
     ),
 )
 CODEX = Client(

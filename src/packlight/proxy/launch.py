@@ -36,29 +36,17 @@ class Launch:
     """What is added to the user's own."""
 
 
-def launch_of(command: Sequence[str], url: str, environment: Mapping[str, str]) -> Launch:
-    """What to start so that the command goes through the proxy at `url`; `environment` is the user's own."""
+def launch_of(command: Sequence[str], url: str) -> Launch:
+    """What to start so that the command goes through the proxy at `url`."""
     name = os.path.basename(command[0])
     name = name.removesuffix(".exe").removesuffix(".cmd")
     if name == "claude":
-        return Launch(command=tuple(command), environment=_claude(url, environment))
+        return Launch(command=tuple(command), environment={"ANTHROPIC_BASE_URL": url})
     if name == "codex":
         setting = f'openai_base_url="{url}/v1"'
         return Launch(command=(command[0], "-c", setting, *command[1:]), environment={"OPENAI_BASE_URL": f"{url}/v1"})
     general = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_BASE": f"{url}/v1"}
     return Launch(command=tuple(command), environment=general)
-
-
-def _claude(url: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """A base URL of one's own takes from Claude Code the window of a million tokens and its tool search (2.1.332)."""
-    own = {"ANTHROPIC_BASE_URL": url}
-    if _is_first_party(environment.get("ANTHROPIC_BASE_URL", "")):
-        own["_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"] = "1"
-    return own
-
-
-def _is_first_party(base_url: str) -> bool:
-    return not base_url or base_url.rstrip("/") == "https://api.anthropic.com"
 
 
 def behind(settings: Settings, environment: Mapping[str, str], **changes: Any) -> Settings:
@@ -81,12 +69,13 @@ async def run(settings: Settings, command: Sequence[str]) -> int:
     if shutil.which(command[0]) is None:
         raise PacklightError(f"{command[0]}: there is no such command")
     async with Proxy(behind(settings, os.environ)) as proxy:
-        launch = launch_of(command, proxy.url, os.environ)
+        launch = launch_of(command, proxy.url)
         _say(f"packlight: {told(launch)}")
         _say(f"packlight: live page {proxy.page_url}")
         code = await _ended(launch)
+        shadow = "shadow, nothing was changed; it would have been: " if settings.mode == "shadow" else ""
         for line in done(proxy.watch):
-            _say(f"packlight: {line}")
+            _say(f"packlight: {shadow}{line}")
         return code
 
 
@@ -118,7 +107,9 @@ def done(watch: Watch) -> list[str]:
     """What was done, for whoever looks at it when the command has ended."""
     totals, turns = watch.totals, [turn for thread in watch.threads.values() for turn in thread.turns]
     changed = sum(turn.edits > 0 for turn in turns)
-    lines = [f"{totals.requests:,} requests; " + _changes(totals.compactions, totals.rescues, changed)]
+    changes = _changes(totals.compactions, totals.rescues, changed)
+    refused = f", {totals.refused:,} refused by the provider" if totals.refused else ""
+    lines = [f"{totals.requests:,} requests; {changes}{refused}"]
     if changed:
         largest = max(turn.tokens_before for turn in turns)
         sent = f"{totals.tokens_after:,} were sent in all, instead of {totals.tokens_before:,}"
@@ -131,7 +122,7 @@ def done(watch: Watch) -> list[str]:
 
 def _changes(compactions: int, rescues: int, changed: int) -> str:
     if not compactions and not rescues:
-        return f"{changed:,} sent with earlier edits, no new ones" if changed else "all fitted, nothing was changed"
+        return f"{changed:,} sent with earlier edits, no new ones" if changed else "nothing was changed"
     parts = [f"{compactions:,} compactions"] if compactions else []
     return ", ".join(parts + ([f"{rescues:,} rescued from a refusal"] if rescues else []))
 
