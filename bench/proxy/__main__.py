@@ -43,7 +43,8 @@ def main() -> None:
         results[name] = {
             "figures": asyncio.run(runs[name]()),
             "command": f"PYTHONPATH=src python -m bench.proxy --parts {name}",
-            "machine": f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load} at the start",
+            "machine": f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load} at the start, "
+            f"niceness {os.nice(0)}",
         }
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
     text = page.page(results)

@@ -18,7 +18,7 @@ ROOMY_TOKENS = 1_000_000
 """A window in which nothing is due."""
 DUE_TOKENS = 300_000
 """A window that 1 MB comes near to: the next turns make a batch due."""
-GROWTH_TURNS = 40
+GROWTH_TURNS = (160, 40)
 PAUSE_SECONDS = 0.01
 """Between two small requests: a hundred a second are under way beside a batch."""
 
@@ -96,47 +96,44 @@ async def idle(scale: float) -> dict[str, Any]:
 
 async def batches(scale: float) -> dict[str, Any]:
     """Conversations that are brought just below the budget, and then beyond it, while small requests go on."""
-    pairs = [_around(200 + n) for n in range(max(7, round(60 * scale)))]
+    talks = [_around(200 + n) for n in range(max(7, round(60 * scale)))]
     figures: dict[str, Any] = {}
     with running(upstream_kind()) as up:
         for kind in (PASSTHROUGH, packlight("--window-tokens", str(DUE_TOKENS))):
             with running(kind, up.url) as server:
-                figures[server.name] = await _beside(server, pairs, must_shrink=server.name == "packlight")
+                figures[server.name] = await _beside(server, talks, must_shrink=server.name == "packlight")
     return figures
 
 
-def _around(seed: int) -> tuple[bytes, bytes]:
-    """A request that fits the window, and one some turns later that does not."""
+def _around(seed: int) -> tuple[bytes, bytes, bytes]:
+    """A request that fits the window by any estimate, one that just fits, and one some turns later that does not."""
     due_bytes = round(DUE_TOKENS * 0.98 * 4)
     session, at = sessions.with_bytes(seed, due_bytes)
-    return session.body(session.calls[at - GROWTH_TURNS], stream=True), session.body(session.calls[at], stream=True)
+    first, near, after = (session.body(session.calls[at - turns], stream=True) for turns in (*GROWTH_TURNS, 0))
+    return first, near, after
 
 
-async def _beside(server: Server, pairs: Sequence[tuple[bytes, bytes]], *, must_shrink: bool) -> dict[str, Any]:
-    alone: list[Took] = []
-    beside: list[Took] = []
-    others: list[Took] = []
+async def _beside(server: Server, talks: Sequence[tuple[bytes, bytes, bytes]], *, must_shrink: bool) -> dict[str, Any]:
+    took: dict[str, list[Took]] = {"alone": [], "beside small requests": [], "small requests beside": []}
+    cpu = 0.0
     async with client.session() as asking:
-        for body in pairs[0]:  # how the upstream counts is learned
+        for body in talks[0]:  # how the upstream counts is learned
             await client.ask(asking, server.url, body)
-        for before, _ in pairs[1:]:
-            _expect(await client.ask(asking, server.url, before), before, whole=True)
-        cpu = 0.0
         without = await _small(asking, server, asyncio.create_task(asyncio.sleep(3)))
-        for number, (_, after) in enumerate(pairs[1:]):
+        for (*before, after), (*second, later) in zip(talks[1::2], talks[2::2], strict=False):
+            for body in (*before, *second):
+                _expect(await client.ask(asking, server.url, body), body, whole=True)
             start = server.cpu_seconds
-            task = asyncio.create_task(client.ask(asking, server.url, after))
-            if number % 2:
-                others += await _small(asking, server, task)
-                beside.append(await task)
-            else:
-                alone.append(await task)
-                cpu += server.cpu_seconds - start
+            took["alone"].append(await client.ask(asking, server.url, after))
+            cpu += server.cpu_seconds - start
+            task = asyncio.create_task(client.ask(asking, server.url, later))
+            took["small requests beside"] += await _small(asking, server, task)
+            took["beside small requests"].append(await task)
             if must_shrink:
-                _expect(task.result(), after, whole=False)
-    named = {"alone": alone, "beside small requests": beside, "small requests beside": others}
-    figures = {name: summary(took) for name, took in (*named.items(), ("small requests alone", without))}
-    figures["alone"]["cpu_ms"] = 1e3 * cpu / len(alone)
+                _expect(took["alone"][-1], after, whole=False)
+                _expect(task.result(), later, whole=False)
+    figures = {name: summary(all_) for name, all_ in (*took.items(), ("small requests alone", without))}
+    figures["alone"]["cpu_ms"] = 1e3 * cpu / len(took["alone"])
     return figures
 
 
