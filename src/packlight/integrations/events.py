@@ -12,6 +12,8 @@ from ..overflow import classify
 
 HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
 """With one of these the provider adds messages that we don't see: its count says nothing about ours."""
+REFUSED = (400, 422)
+"""With one of these statuses a provider refuses what a request holds, which may be our edits."""
 _BEFORE_THE_ANSWER = frozenset({"message_start", "ping", "response.created", "response.queued", "response.in_progress"})
 _FAILURES = frozenset({"error", "response.failed"})
 """Events by which Responses reports an error; the other two streams raise it."""

@@ -19,7 +19,7 @@ from ..errors import InvalidRequest
 from ..formats import format_named
 from ..overflow import classify, names_changed_thinking
 from ..types import FormatName
-from .events import HELD_BY_PROVIDER, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
+from .events import HELD_BY_PROVIDER, REFUSED, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
 
 __all__ = ["wrap"]
 
@@ -28,7 +28,6 @@ Client = TypeVar("Client")
 _ROUTES: dict[str, FormatName] = {"/v1/messages": "anthropic", "/chat/completions": "chat", "/responses": "responses"}
 _UNREAD = (InvalidRequest, TypeError)
 """What is no request is for the provider to tell; what is no JSON yet (an image as a path), for the SDK to read."""
-_REFUSED = (400, 422)
 _READ_AHEAD_EVENTS = 5
 
 
@@ -194,7 +193,7 @@ class Call:
         """
         c, compactor = self.c, self.packing.compactor
         is_ours = c is not None and c.state is not None and not self._blamed
-        if c is None or not is_ours or getattr(error, "status_code", None) not in _REFUSED or classify(error):
+        if c is None or not is_ours or getattr(error, "status_code", None) not in REFUSED or classify(error):
             return False
         if names_changed_thinking(error):
             self.fitted(compactor.unbind(c, error))

@@ -16,14 +16,13 @@ from multidict import CIMultiDict
 from ..formats import encode_as_is
 from ..types import Json
 from .engine import Exchange
-from .events import MAX_EVENT_BYTES, Stream, decoder, reply_body
+from .events import MAX_EVENT_BYTES, READ_AHEAD_BYTES, Stream, decoder, reply_body
 from .recall import Turn
 from .recall.wire import Said, Stitch
 
 __all__ = ["Continued", "Way"]
 
 T = TypeVar("T")
-READ_AHEAD_BYTES = 1 << 20
 _NO_REPLY = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What comes of reading something else as a reply."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..compaction import Compaction
 from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
-from ..integrations.events import HELD_BY_PROVIDER, usage_in
+from ..integrations.events import HELD_BY_PROVIDER, REFUSED, usage_in
 from ..layers import ReadAgain
 from ..models import lookup
 from ..overflow import classify, names_changed_thinking
@@ -34,7 +34,6 @@ MAX_COMPACTORS = 256
 SHADOW_BYTES = 64 << 20
 _MILLION_BETA = "context-1m"
 """In `anthropic-beta`: a window of a million tokens (Anthropic, since 2025-08)."""
-_REFUSED = (400, 422)
 
 
 class Engine:
@@ -254,7 +253,7 @@ class Exchange:
             return False
         if classify(refusal) is not None:
             self._take(compactor.recover(c, refusal))
-        elif refusal.status_code not in _REFUSED:
+        elif refusal.status_code not in REFUSED:
             return False
         elif names_changed_thinking(refusal):
             self._take(compactor.unbind(c, refusal))

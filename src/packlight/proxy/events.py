@@ -22,6 +22,8 @@ __all__ = ["READABLE", "Stream", "decoder", "readable_only"]
 READABLE = ("gzip", "deflate", "zstd", "identity")
 """Encodings of a reply that can be looked into."""
 MAX_EVENT_BYTES = 16 << 20
+READ_AHEAD_BYTES = 1 << 20
+"""So much of a stream is held back at most while its answer has not begun."""
 _TELLING = (b'"usage"', b"_stop", b"response.", b"[DONE]")
 """In every event that tells something once the answer has begun."""
 MAX_PIECE_BYTES = 32 << 20

@@ -10,14 +10,13 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PacklightError
-from .server import Proxy
+from .server import Proxy, say
 from .settings import Settings
 from .watch import Watch
 
@@ -70,12 +69,12 @@ async def run(settings: Settings, command: Sequence[str]) -> int:
         raise PacklightError(f"{command[0]}: there is no such command")
     async with Proxy(behind(settings, os.environ)) as proxy:
         launch = launch_of(command, proxy.url)
-        _say(f"packlight: {told(launch)}")
-        _say(f"packlight: live page {proxy.page_url}")
+        say(f"packlight: {told(launch)}")
+        say(f"packlight: live page {proxy.page_url}")
         code = await _ended(launch)
         shadow = "shadow, nothing was changed; it would have been: " if settings.mode == "shadow" else ""
         for line in done(proxy.watch):
-            _say(f"packlight: {shadow}{line}")
+            say(f"packlight: {shadow}{line}")
         return code
 
 
@@ -125,7 +124,3 @@ def _changes(compactions: int, rescues: int, changed: int) -> str:
         return f"{changed:,} sent with earlier edits, no new ones" if changed else "nothing was changed"
     parts = [f"{compactions:,} compactions"] if compactions else []
     return ", ".join(parts + ([f"{rescues:,} rescued from a refusal"] if rescues else []))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

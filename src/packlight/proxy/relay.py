@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from yarl import URL
 
 from .continued import Continued
 from .engine import Engine, Exchange
-from .events import Stream, decoder, readable_only, reply_body
+from .events import READ_AHEAD_BYTES, Stream, decoder, readable_only, reply_body
 from .routes import Endpoint, endpoint_of, upstream_url
 from .watch import Watch
 
@@ -34,7 +34,6 @@ T = TypeVar("T")
 RECEIPT_HEADER = "x-packlight"
 MAX_REPLY_BYTES = 64 << 20
 """A whole reply larger than this is not looked into."""
-READ_AHEAD_BYTES = 1 << 20
 LOOK_SECONDS = 1.0
 """After such a silence it is looked whether the connection still stands: aiohttp (3.14) tells nothing where a reply's
 chunks are malformed."""
@@ -68,13 +67,14 @@ class Relay:
         self.watch = watch
         self._ways_out: dict[tuple[str, str], str | None] = {}
 
-    async def __call__(self, request: web.Request, path: str) -> web.StreamResponse:
+    async def __call__(self, request: web.Request, path: str, headers: Mapping[str, str]) -> web.StreamResponse:
+        """`path` is without its token, the names of `headers` are in lower case."""
         endpoint = endpoint_of(request.method, path)
-        url = URL(upstream_url(path, _lower(request.headers), self.engine.settings), encoded=True)
+        url = URL(upstream_url(path, headers, self.engine.settings), encoded=True)
         try:
             if endpoint is None:
                 return await self._through(request, url)
-            return await self._answered(request, url, endpoint)
+            return await self._answered(request, url, endpoint, headers)
         except (aiohttp.ClientError, TimeoutError) as error:
             self.watch.unreachable += 1
             return _unreachable(url, error)
@@ -91,9 +91,11 @@ class Relay:
         async with sent as up:
             return await _passed(request, up, Incoming(up))
 
-    async def _answered(self, request: web.Request, url: URL, endpoint: Endpoint) -> web.StreamResponse:
+    async def _answered(
+        self, request: web.Request, url: URL, endpoint: Endpoint, headers: Mapping[str, str]
+    ) -> web.StreamResponse:
         data = await request.read()
-        exchange = await self._run(lambda: self.engine.begin(endpoint, _lower(request.headers), data))
+        exchange = await self._run(lambda: self.engine.begin(endpoint, headers, data))
         way = _Way(self, request, url, exchange)
         if exchange.turn is not None:
             return await Continued(request, exchange, exchange.turn, way)()
@@ -277,10 +279,6 @@ def _cut(request: web.Request) -> None:
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(data), PIECE_BYTES):
         yield data[start : start + PIECE_BYTES]
-
-
-def _lower(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 def _of_this_hop(headers: CIMultiDictProxy[str], fixed: frozenset[str]) -> frozenset[str]:

@@ -30,7 +30,7 @@ from .settings import Settings
 from .spans import tracer
 from .watch import Thread, Turn, Watch
 
-__all__ = ["Proxy", "serve"]
+__all__ = ["Proxy", "say", "serve"]
 
 MAX_REQUEST_BYTES = 512 << 20
 MAX_LINE_BYTES = 256 << 10
@@ -119,7 +119,8 @@ class Proxy:
 
         @web.middleware  # not a route: a router has its own opinion of paths
         async def handle(request: web.Request, handler: object) -> web.StreamResponse:
-            path, why = admitted(self.settings, request.raw_path, {k.lower(): v for k, v in request.headers.items()})
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            path, why = admitted(self.settings, request.raw_path, headers)
             if why:
                 return _refused(403, why)
             if request.headers.get("Upgrade", "").lower() == "websocket":
@@ -129,7 +130,7 @@ class Proxy:
             if (shown := await board(request, path)) is not None:
                 return shown
             with self.watch.opened():
-                return await relay(request, path)
+                return await relay(request, path, headers)
 
         app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[handle])
         app.on_response_prepare.append(_as_upstream)
@@ -186,10 +187,10 @@ async def _serve(settings: Settings, access: Access | None = None, *, says_where
     async with Proxy(settings, access) as proxy:
         proxy.watch.listeners.append(lambda thread, turn: _log(settings, thread, turn))
         if proxy.engine.trouble:
-            _say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
+            say(f"nothing can be recorded, so all ends with this process: {proxy.engine.trouble}")
         if says_where:
-            _say(f"packlight proxy on {proxy.url} ({_about(settings)})")
-            _say(f"live page: {proxy.page_url}")
+            say(f"packlight proxy on {proxy.url} ({_about(settings)})")
+            say(f"live page: {proxy.page_url}")
         await stop.wait()
 
 
@@ -241,7 +242,7 @@ def _worker(settings: Settings, access: Access, *, says_where: bool = False) -> 
         asyncio.run(_serve(settings, access, says_where=says_where))
         code = 0
     except Exception as error:
-        _say(f"packlight: a worker ended: {type(error).__name__}: {error}")
+        say(f"packlight: a worker ended: {type(error).__name__}: {error}")
     finally:
         os._exit(code)
 
@@ -266,7 +267,7 @@ def _about(settings: Settings) -> str:
     return f"{settings.mode}, {settings.policy}, {where}; upstream {settings.upstream or 'by path'}"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """One line, whatever is in it; a log that nobody reads any more stops nothing."""
     shown = "".join(c if c.isprintable() else "?" for c in line)
     with contextlib.suppress(OSError, ValueError):
@@ -277,8 +278,8 @@ def _log(settings: Settings, thread: Thread, turn: Turn) -> None:
     """One line: of every request as JSON, or of those that were changed or failed for people."""
     if settings.json_log:
         fields = {name: getattr(turn, name) for name in turn.__slots__}
-        _say(json.dumps({"thread": thread.id, **fields}))
+        say(json.dumps({"thread": thread.id, **fields}))
     elif not settings.quiet and (turn.new_edits or turn.rescues or turn.error or turn.outcome == "passed"):
         size = f"{turn.tokens_before:,} -> {turn.tokens_after:,} tokens"
         rescued = f", sent again {turn.rescues} times" if turn.rescues else ""
-        _say(f"{turn.outcome}: {turn.model} {thread.id}: {size}{rescued}: {turn.error or turn.reason}")
+        say(f"{turn.outcome}: {turn.model} {thread.id}: {size}{rescued}: {turn.error or turn.reason}")
