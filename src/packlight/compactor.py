@@ -7,20 +7,22 @@ drive the same body.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import models, overflow
 from .budget import limits_of
-from .compaction import Compaction, Outcome, Report
+from .compaction import Compaction
+from .driving import Planning, aask, ask, drive
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import encode_as_is, plain, split
 from .laws import all_thinking, gained, rendered_messages, repairs, unbound_thinking, violations
 from .layers import MediaLimits
 from .ledger import Ledger
 from .measure import Gauge
+from .outcome import result_of, unread
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
 from .policy import RECORDED, Policy, preset
 from .reading import Reader, Seen
@@ -34,8 +36,6 @@ from .view import ResultAt, View, apply
 from .writers import needs_await, writer_of
 
 _LEFT_ALONE = "left alone: the provider refused it with new edits"
-
-Planning = Generator[SummaryRequest, SummaryReply, "Compaction"]
 
 
 class Compactor:
@@ -152,7 +152,7 @@ class Compactor:
         try:
             question = next(steps)
             while True:
-                question = steps.send(self._unasked(question, now) or await _answer(question))
+                question = steps.send(self._unasked(question, now) or await aask(question))
         except StopIteration as done:
             result: Compaction = done.value
             return result
@@ -162,7 +162,7 @@ class Compactor:
     def _driven(self, steps: Planning, now: float) -> Compaction:
         if self.needs_await:
             raise TypeError("the writer of this compactor can only be awaited: use afit, or give it a sync one")
-        return _drive(steps, lambda question: self._unasked(question, now) or _ask(question))
+        return drive(steps, lambda question: self._unasked(question, now) or ask(question))
 
     def _unasked(self, question: SummaryRequest, now: float) -> SummaryReply | None:
         """The reply where nobody is asked; None where somebody is."""
@@ -190,11 +190,11 @@ class Compactor:
         Raises the error again when it is no overflow, ContextWindowExceeded when nothing more can go or after
         three tries.
         """
-        return _drive(self._recover(c, error))
+        return drive(self._recover(c, error))
 
     async def arecover(self, c: Compaction, error: BaseException | None = None) -> Compaction:
         """`recover` for coroutines."""
-        return _drive(self._recover(c, error))
+        return drive(self._recover(c, error))
 
     def undo(self, c: Compaction, error: Exception | None = None, *, tentative: bool = False) -> Compaction:
         """The request without the new edits of `c`, for one that was refused for something else than its length.
@@ -214,7 +214,7 @@ class Compactor:
             failure = self._records.take_back(work, old.before)
             self._gauge.sent(work.seen, work.view, work.now_seconds, batch=work.batch)
         why = "without its new edits, which the provider refused" if tentative else _LEFT_ALONE
-        return self._result(work, work.view, (), why, error=failure or error)
+        return result_of(work, work.view, (), why, error=failure or error)
 
     def unbind(self, c: Compaction, error: Exception | None = None) -> Compaction:
         """The request without its signed thinking, for one that was refused because what stands before that changed.
@@ -268,17 +268,17 @@ class Compactor:
         except (InvalidRequest, MemoryError):
             raise
         except Exception as error:
-            return self._unread(request, items, error)
+            return unread(request, items, error)
         is_left_alone = work.batch is not None and work.batch.is_left_alone and not force
         policy = RECORDED if recorded_only or is_left_alone else self.policy
         reason = self._due(work, policy, force)
         if reason and not force and (floor := self._floor(work)):
-            return self._result(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
+            return result_of(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
         only_mended = work.fresh and bool(work.mended)  # a way back is recorded for that too
         if reason is None and not only_mended and not self._arrivals(work, policy):
             self._gauge.sent(seen, work.view, now)
             why = _LEFT_ALONE if is_left_alone else "only what is recorded" if recorded_only else "nothing is due"
-            return self._result(work, work.view, (), why)
+            return result_of(work, work.view, (), why)
         work.focus = focus
         result = yield from self._batch(work, policy, reason, force)
         if work.calls:
@@ -391,17 +391,17 @@ class Compactor:
             self._gauge.ended(work.seen, view, work.limits)
             if not own and not (work.mended and work.fresh):
                 self._gauge.sent(work.seen, work.view, work.now_seconds)
-                return self._result(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
+                return result_of(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
             before, after = self._checked(work.view, view)
             if own and (why := refused(work, view, gained(before, after))):
-                return self._result(work, work.view, (), f"no batch: {why}", broken=before)
+                return result_of(work, work.view, (), f"no batch: {why}", broken=before)
             why = reason or (own[0].reason if own else "mended")
             work.error = work.error or unwritten
             return self._recorded(work, view, own, ledger, why, before)
         except (InvalidRequest, MemoryError):
             raise
         except Exception as error:
-            return self._result(work, work.view, (), str(error) or type(error).__name__, error=error)
+            return result_of(work, work.view, (), str(error) or type(error).__name__, error=error)
 
     def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
         """Makes the view ready for a plan; the error is that of a transcript that could not be written."""
@@ -442,14 +442,14 @@ class Compactor:
         except StoreError as failure:
             error, budget = failure, work.limits.budget_tokens
             if not is_needed and (budget is None or work.view.tokens <= budget):
-                return self._result(work, work.view, (), f"no batch: {failure}", error=failure)
+                return result_of(work, work.view, (), f"no batch: {failure}", error=failure)
             batch = self._records.hold(work, view, own, documents)
             reason = f"{reason}; the store can't be written, so what was taken out is held in memory"
         if not ours:
             view = replace(view, edits=batch.edits)
             own, reason = (), "another process made a batch first: its edits are sent"
         self._gauge.sent(work.seen, view, work.now_seconds, batch=batch)
-        return self._result(work, view, own, reason, error=error, broken=broken)
+        return result_of(work, view, own, reason, error=error, broken=broken)
 
     def _transcript(self, work: Work) -> tuple[str, StoreError | None]:
         """The whole conversation as a plain file of the store, one JSON line a message, for the agent's own tools."""
@@ -497,103 +497,3 @@ class Compactor:
             self._counted_by_provider(old, {"input_tokens": found.used_tokens})
         name = old.conversation or None
         return self._work(old.request, old.head, old.seen, old.counter, name, old.now_seconds, old.mended, old.fresh)
-
-    # --- the result -----------------------------------------------------------------------------------------------
-
-    def _result(
-        self,
-        work: Work,
-        view: View,
-        own: Sequence[Edit],
-        reason: str,
-        *,
-        error: Exception | None = None,
-        broken: Sequence[Violation] = (),
-    ) -> Compaction:
-        work.before, work.view = work.view, view
-        seen, error = work.seen, error or work.error
-        as_given = not own and view.edits == (seen.given.edits if seen.given else ())
-        items = list(seen.items) if as_given else apply(view.format, work.source.items, view.edits, plain)
-        changed = not as_given or bool(work.mended)
-        outcome: Outcome = "compacted" if own else "failed" if error else "reapplied" if changed else "unchanged"
-        report = Report(
-            outcome=outcome,
-            reason=reason,
-            tokens_before=work.size.tokens if seen.given else round(view.source_tokens * view.ratio),
-            tokens_after=view.tokens,
-            budget_tokens=work.limits.budget_tokens,
-            window_tokens=work.limits.window_tokens,
-            window_source=work.limits.window_source,
-            edits=view.edits,
-            new_edits=tuple(own),
-            violations=tuple(broken),
-            counter=work.counter.counter.name,
-            error=error,
-            summary_calls=tuple(work.calls),
-        )
-        return Compaction(
-            request=self._shaped(work, items) if changed else work.request,
-            messages=items,
-            fits=work.limits.budget_tokens is None or view.tokens <= work.limits.budget_tokens,
-            changed=changed,
-            report=report,
-            conversation=work.conversation if view.edits else "",
-            given=work.request,
-            attempt=work.attempt,
-            state=work,
-        )
-
-    @staticmethod
-    def _shaped(work: Work, items: list[Any]) -> Any:
-        if isinstance(work.request, Mapping):
-            return {k: items if k == work.view.format.list_key else v for k, v in work.request.items()}
-        return items
-
-    def _unread(self, request: Json, items: list[Any], error: Exception) -> Compaction:
-        report = Report(
-            outcome="failed",
-            reason=f"the store can't be read: {error}" if isinstance(error, StoreError) else str(error),
-            tokens_before=0,
-            tokens_after=0,
-            budget_tokens=None,
-            window_tokens=None,
-            window_source="unknown",
-            error=error,
-        )
-        return Compaction(request=request, messages=items, fits=True, changed=False, report=report, given=request)
-
-
-def _drive(steps: Planning, answer: Callable[[SummaryRequest], SummaryReply] | None = None) -> Compaction:
-    """Run to the end; what a writer asks a model is answered with an error where no model may be asked."""
-    nobody = SummaryReply(text="", error=SummaryError("no model is asked here"))
-    try:
-        question = next(steps)
-        while True:
-            question = steps.send(answer(question) if answer else nobody)
-    except StopIteration as done:
-        result: Compaction = done.value
-        return result
-
-
-def _ask(question: SummaryRequest) -> SummaryReply:
-    assert question.transport is not None
-    started = time.monotonic()
-    try:
-        return question.transport.ask(question)
-    except Exception as error:
-        return _raised(question, error, started)
-
-
-async def _answer(question: SummaryRequest) -> SummaryReply:
-    assert question.transport is not None
-    started = time.monotonic()
-    try:
-        return await question.transport.aask(question)
-    except Exception as error:
-        return _raised(question, error, started)
-
-
-def _raised(question: SummaryRequest, error: Exception, started: float) -> SummaryReply:
-    """What becomes of an exception of a transport that somebody else made."""
-    model = question.transport.model if question.transport else ""
-    return SummaryReply(text="", error=error, model=model, seconds=max(time.monotonic() - started, 1e-6))
