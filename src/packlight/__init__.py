@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from .view import View
-    from .writers import model_writer
+    from .writers import model_writer, provider_writer
 
 __version__ = "0.1.0"
 
@@ -68,7 +68,7 @@ _HOMES = {
     "types": "Edit Layer Message Part Summary SummaryCall SummaryJob SummaryReply SummaryRequest Target Transport"
     " Violation Writer",
     "view": "View",
-    "writers": "model_writer",
+    "writers": "model_writer provider_writer",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -119,6 +119,7 @@ __all__ = [
     "compact",
     "model_writer",
     "open_store",
+    "provider_writer",
     "recall",
     "recall_tool",
     "repair",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .provider import headers_for
 from .types import Edit, Json, SummaryCall, Violation
 
 Outcome = Literal["unchanged", "reapplied", "compacted", "failed"]
@@ -70,6 +71,14 @@ class Compaction:
     """How often it was shrunk after an overflow."""
     state: Any = field(default=None, repr=False)
     """The engine's own notes for `record_usage` and `recover`."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the provider wants in the header of this request, for the compaction of its own that stands in it.
+
+        For `extra_headers` of Anthropic's SDK (beside `betas`, name that one there); empty for every other request.
+        """
+        return headers_for(self.messages)
 
     def restore(self) -> Json:
         """The request as it was given: the same object."""

@@ -9,7 +9,15 @@ from typing import Any
 from .budget import Limits
 from .formats import encode
 from .journal import Batch
-from .layers import ClassicHistory, CompactHistory, MediaLimits, NanoHistory, ReadAgain, ToolResultBudget
+from .layers import (
+    ClassicHistory,
+    CompactHistory,
+    MediaLimits,
+    NanoHistory,
+    ProviderHistory,
+    ReadAgain,
+    ToolResultBudget,
+)
 from .layers.read_again import is_pointer
 from .policy import Policy, Size
 from .reading import Reader, Seen
@@ -71,7 +79,7 @@ class Work:
     def run(self, layer: Layer, view: View, target: Target) -> Steps:
         """The view with what a layer plans; one that writes a summary is driven step by step."""
         try:
-            if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory)):
+            if isinstance(layer, (CompactHistory, ClassicHistory, NanoHistory, ProviderHistory)):
                 edits, error = yield from self._noted(layer.steps(view, target))
                 self.error = error or self.error
             else:

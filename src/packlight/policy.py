@@ -19,6 +19,7 @@ from .layers import (
     CompactHistory,
     MicroCompact,
     NanoHistory,
+    ProviderHistory,
     ReactiveCompact,
     ReadAgain,
     SnipCompact,
@@ -145,8 +146,10 @@ RECORDED = Policy(name="recorded", on_arrival=(ReadAgain(),), due=never)
 """Only what is recorded, and what its edits make necessary."""
 
 
-def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:
+def preset(policy: str | Policy, writer: Writer | ProviderHistory | None = None) -> Policy:
     """The policy of that name, or the policy itself; with another writer in its summaries when one is given.
+
+    A provider that compacts by itself is asked first; the policy's own layers come when it gives nothing.
 
     Raises PacklightError for an unknown name, and for what is neither.
     """
@@ -157,7 +160,13 @@ def preset(policy: str | Policy, writer: Writer | None = None) -> Policy:
     return _with_writer(policy, writer) if writer is not None else policy
 
 
-def _with_writer(policy: Policy, writer: Writer) -> Policy:
+def _with_writer(policy: Policy, writer: Writer | ProviderHistory) -> Policy:
+    if isinstance(writer, ProviderHistory):
+        if policy.each_call:
+            raise PacklightError(f"{policy.name!r} edits at each call: a provider compacts for the other policies only")
+        recent = next((x.keep_recent_tokens for x in policy.when_due if isinstance(x, CompactHistory)), None)
+        return replace(policy, when_due=(replace(writer, keep_recent_tokens=recent), *policy.when_due))
+
     def written(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
         return tuple(
             replace(x, writer=writer) if isinstance(x, (CompactHistory, ClassicHistory, NanoHistory)) else x

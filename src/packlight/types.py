@@ -197,7 +197,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """A model call that a writer wants made: plain text in, plain text out."""
+    """A model call that a writer wants made: plain text in, plain text out; or a provider's own compaction."""
 
     system: str
     prompt: str
@@ -205,6 +205,9 @@ class SummaryRequest:
     """Room for the answer, a model's reasoning included."""
     transport: Transport | None = field(default=None, repr=False, compare=False)
     """Who is to be asked. Without one nobody is, and the reply is an error."""
+    body: Mapping[str, Json] | None = None
+    """The request by which the provider compacts these turns itself, in the conversation's own format; `system` and
+    `prompt` are empty then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,8 @@ class SummaryReply:
     output_tokens: int | None = None
     seconds: float = 0.0
     """From question to answer, retries of the client included."""
+    items: tuple[Json, ...] = ()
+    """Of a provider's own compaction: what stands for the old turns, value for value as it came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -365,9 +365,9 @@ def marked_as(fmt: Format, originals: Sequence[Json], given: Sequence[Json], edi
     if fmt.name == "responses":
         return list(originals)
     if len(edits[0].start) == 1:
-        bare = [_marked(fmt, m, None) for m in originals]
+        bare = [with_mark(fmt, m, None) for m in originals]
         mark = _last_mark(b for m in given for b in fmt.blocks(m) or [])
-        return [*bare[:-1], _marked(fmt, bare[-1], mark)] if bare and mark is not None else bare
+        return [*bare[:-1], with_mark(fmt, bare[-1], mark)] if bare and mark is not None else bare
     old, new = fmt.blocks(originals[0]) or [], fmt.blocks(given[0]) or []
     blocks: list[Json] = []
     read = at = 0
@@ -391,7 +391,8 @@ def without_mark(block: Json) -> Json:
     return block
 
 
-def _marked(fmt: Format, message: Json, mark: Json | None) -> Json:
+def with_mark(fmt: Format, message: Json, mark: Json | None) -> Json:
+    """The message without its cache marks, but with this one at its end; the same object when nothing changes."""
     blocks = fmt.blocks(message)
     if not blocks:
         return message

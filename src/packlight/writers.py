@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .layers import ProviderHistory
 from .policy import Policy
+from .provider import provider_of
 from .summary import ModelWriter
 from .transport import TIMEOUT_SECONDS, takes_job, transport_of
 from .types import Writer
 
-__all__ = ["model_writer", "needs_await", "writer_of"]
+__all__ = ["model_writer", "needs_await", "provider_writer", "writer_of"]
 
 
 def model_writer(
@@ -40,9 +42,26 @@ def model_writer(
     return ModelWriter(transport=transport, window_tokens=window_tokens, instructions=instructions)
 
 
-def writer_of(writer: Any) -> Writer | None:
+def provider_writer(
+    client: Any, *, timeout_seconds: float = TIMEOUT_SECONDS, instructions: str = ""
+) -> ProviderHistory:
+    """The provider compacts its own conversations when old turns have to go; the digest's facts stand beside it.
+
+    `client` is of the official `anthropic` or `openai` package, sync or async, for conversations in the format of
+    Messages or Responses; it asks the model that each request names. Behind Anthropic's summary the signed thinking of
+    kept turns stays valid. Where the provider gives none, the digest stands alone and the report says why.
+    `instructions` take the place of Anthropic's own prompt; OpenAI takes none.
+
+    Requests that carry Anthropic's summary need the header in `Compaction.headers`; a wrapped client sends it.
+    Raises TypeError for any other client.
+    """
+    transport = provider_of(client, timeout_seconds=timeout_seconds)
+    return ProviderHistory(transport=transport, instructions=instructions)
+
+
+def writer_of(writer: Any) -> Writer | ProviderHistory | None:
     """The writer that a `writer=` argument means: itself when it is a `Writer`, else one that asks a model."""
-    if writer is None or isinstance(writer, ModelWriter) or takes_job(writer):
+    if writer is None or isinstance(writer, (ModelWriter, ProviderHistory)) or takes_job(writer):
         return writer
     return model_writer(writer)
 
@@ -50,5 +69,5 @@ def writer_of(writer: Any) -> Writer | None:
 def needs_await(policy: Policy) -> bool:
     """Whether a writer of this policy can only be awaited."""
     layers = (*policy.on_arrival, *policy.each_call, *policy.when_due, *policy.on_overflow)
-    writers = (getattr(layer, "writer", None) for layer in layers)
-    return any(w.transport.is_async for w in writers if isinstance(w, ModelWriter))
+    writers = (layer if isinstance(layer, ProviderHistory) else getattr(layer, "writer", None) for layer in layers)
+    return any(w.transport.is_async for w in writers if isinstance(w, (ModelWriter, ProviderHistory)))

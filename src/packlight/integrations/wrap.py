@@ -17,8 +17,11 @@ from ..compaction import Compaction, Report
 from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..formats import format_named
+from ..layers import ProviderHistory
 from ..overflow import classify, names_changed_thinking
+from ..provider import betas_in, with_beta
 from ..types import FormatName
+from ..writers import provider_writer
 from .events import HELD_BY_PROVIDER, REFUSED, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
 
 __all__ = ["wrap"]
@@ -39,7 +42,7 @@ def wrap(
     `client` is one of the official `anthropic` and `openai` clients, sync or async; the original stays as it was and
     shares its connections. Each call is made to fit, its usage is recorded, and one that the provider refuses for
     its length is sent again, smaller, at most three times; then ContextWindowExceeded is raised. `options` are those
-    of `Compactor`, when none is given.
+    of `Compactor`, when none is given; with `writer="provider"` this client's provider compacts (`provider_writer`).
 
     Conversations are told apart by their content. `conversation` names the only one that goes through this client,
     which is what recall asks for. `client.packlight` has the `compactor` and the last `report`.
@@ -47,6 +50,8 @@ def wrap(
     if compactor is not None and options:
         raise TypeError(f"give a compactor or its options, not both: {', '.join(options)}")
     _check(client)
+    if options.get("writer") == "provider":
+        options["writer"] = provider_writer(client)
     return _attached(_twin(client), Packing(compactor or Compactor(**options), conversation))
 
 
@@ -95,6 +100,8 @@ class Packing:
         self.compactor = compactor
         self.conversation = conversation
         """The name of the only conversation of this client, if it was given one."""
+        self.hands_on_betas = any(isinstance(x, ProviderHistory) for x in compactor.policy.when_due)
+        """The provider's own compaction needs the betas that a request names."""
         self.report: Report | None = None
         """Of the newest call; None before the first, and when that was no request at all."""
 
@@ -103,7 +110,7 @@ class Packing:
 
 
 def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = None, **rest: Any) -> Any:
-    call = _call(packing, path, body)
+    call = _call(packing, path, body, rest.get("options") or {})
     if call is None:
         return send(path, body=body, **rest)
     compactor = packing.compactor
@@ -113,7 +120,7 @@ def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = 
         packing.report = None
     while True:
         try:
-            reply = send(path, body=call.body, **rest)
+            reply = send(path, body=call.body, **call.named(rest))
             return call.done(_begun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
             if not call.mended(error):
@@ -123,7 +130,7 @@ def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = 
 async def _apost(
     packing: Packing, send: Callable[..., Awaitable[Any]], path: str, *, body: Any = None, **rest: Any
 ) -> Any:
-    call = _call(packing, path, body)
+    call = _call(packing, path, body, rest.get("options") or {})
     if call is None:
         return await send(path, body=body, **rest)
     compactor = packing.compactor
@@ -133,7 +140,7 @@ async def _apost(
         packing.report = None
     while True:
         try:
-            reply = await send(path, body=call.body, **rest)
+            reply = await send(path, body=call.body, **call.named(rest))
             return call.done(await _abegun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
             if not call.mended(error):
@@ -143,7 +150,7 @@ async def _apost(
 # --- their common plan -----------------------------------------------------------------------------------------------
 
 
-def _call(packing: Packing, path: str, body: Any) -> Call | None:
+def _call(packing: Packing, path: str, body: Any, options: Mapping[str, Any]) -> Call | None:
     """The call, when it is one to a model and has a list of messages."""
     format = _ROUTES.get(path.partition("?")[0])
     if format is None or not isinstance(body, Mapping):
@@ -154,6 +161,8 @@ def _call(packing: Packing, path: str, body: Any) -> Call | None:
         return None
     if not isinstance(given[key], (str, list, tuple)):
         given[key] = list(given[key])  # the SDKs take any iterable
+    if packing.hands_on_betas and (named := betas_in(options.get("headers") or {})):
+        given["betas"] = named
     return Call(packing, format, body, given)
 
 
@@ -173,7 +182,15 @@ class Call:
 
     @property
     def body(self) -> dict[str, Any]:
-        return {**self._body, **(self.request if self.c is None else self.c.request)}
+        sent = {**self._body, **(self.request if self.c is None else self.c.request)}
+        return {k: v for k, v in sent.items() if k != "betas"}  # they stand in the header
+
+    def named(self, rest: dict[str, Any]) -> dict[str, Any]:
+        """The SDK's further arguments, with the beta named that the provider's own summary in this request needs."""
+        if self.c is None or not self.c.headers:
+            return rest
+        options = rest.get("options") or {}
+        return {**rest, "options": {**options, "headers": with_beta(options.get("headers") or {})}}
 
     def fitted(self, c: Compaction) -> None:
         self.c, self.packing.report = c, c.report

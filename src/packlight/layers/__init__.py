@@ -5,6 +5,7 @@ from __future__ import annotations
 from .compact_history import ClassicHistory, CompactHistory, NanoHistory
 from .media_limits import MediaLimits
 from .micro_compact import ClassicMicroCompact, MicroCompact
+from .provider_history import ProviderHistory
 from .reactive_compact import ReactiveCompact
 from .read_again import ReadAgain
 from .snip_compact import SnipCompact
@@ -18,6 +19,7 @@ __all__ = [
     "MediaLimits",
     "MicroCompact",
     "NanoHistory",
+    "ProviderHistory",
     "ReactiveCompact",
     "ReadAgain",
     "SnipCompact",

@@ -44,7 +44,7 @@ class CompactHistory:
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
             return [], None
-        start, end = history_span(view, self._recent(view, target))
+        start, end = history_span(view, recent_tokens(view, target, self.keep_recent_tokens))
         runs = runs_between(view, start, end, _live(view))
         folded = _weight(view, runs)
         stays = view.tokens - folded
@@ -53,12 +53,6 @@ class CompactHistory:
         least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
         about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
         return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
-
-    def _recent(self, view: View, target: Target) -> int:
-        if self.keep_recent_tokens is not None:
-            return self.keep_recent_tokens
-        room = max(0, target.target_tokens - round(view.head_tokens * view.ratio))
-        return max(room // 5, min(4_000, room // 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +186,14 @@ def _last_round(view: View) -> int:
     return next((a for a, _ in reversed(pieces_of(view)) if a < view.first_unseen), 0)
 
 
+def recent_tokens(view: View, target: Target, chosen: int | None) -> int:
+    """How much of the newest turns stays verbatim, where the caller did not choose."""
+    if chosen is not None:
+        return chosen
+    room = max(0, target.target_tokens - round(view.head_tokens * view.ratio))
+    return max(room // 5, min(4_000, room // 3))
+
+
 def history_span(view: View, recent_tokens: int) -> tuple[int, int]:
     """Where the old turns begin and end: behind the first request of the user, before the newest turns.
 
@@ -231,4 +233,4 @@ def run_without_model(steps: Steps) -> list[Edit]:
         return edits
 
 
-__all__ = ["ClassicHistory", "CompactHistory", "NanoHistory", "history_span", "run_without_model"]
+__all__ = ["ClassicHistory", "CompactHistory", "NanoHistory", "history_span", "recent_tokens", "run_without_model"]

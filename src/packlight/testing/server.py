@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from .binding import signature, unbound, unmarked
+from .compaction import COMPACT_PATH, anthropic_answer, openai_answer, retold, wrong
 from .handler import Server, handler
 from .replies import PATHS, Counted, Json, Refusal, Reply, Wire, body_of, compaction_item, is_compaction, refusal_body
 from .streams import sse
@@ -32,7 +33,8 @@ class ModelServer:
     were answered counted, `refusals` the texts of the others. `paths` and `headers` are of every POST.
 
     A Responses request that ends with a `compaction_trigger` is answered with one `compaction` item, without the
-    script. Preflights, chunked, gzip and deflate bodies are taken; a WebSocket is refused with 426.
+    script; a request for a compaction (Anthropic's `compaction`, `/responses/compact`) with what `summarise` says, its
+    body in `compactions`. Preflights, chunked, gzip and deflate bodies are taken; a WebSocket is refused with 426.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ModelServer:
         splits_room: bool = False,
         binds_thinking: bool = False,
         counts_room: bool = True,
+        summarise: Script = retold,
     ) -> None:
         self.script: Script = script if callable(script) else _listed(script)
         self.window_tokens, self.chars_per_token, self.judge = window_tokens, chars_per_token, judge
@@ -57,7 +60,9 @@ class ModelServer:
         """Anthropic's later models: thinking is signed for what it was made behind, and refused elsewhere."""
         self.counts_room = counts_room
         """`max_tokens` must fit beside the input; with Anthropic's later models it need not."""
+        self.summarise = summarise
         self.requests: list[Json] = []
+        self.compactions: list[Json] = []
         self.tokens: list[int] = []
         self.cached_tokens: list[int] = []
         self.refusals: list[str] = []
@@ -82,11 +87,15 @@ class ModelServer:
         """Status, content type and text of the answer."""
         self.paths.append(path)
         self.headers.append(headers)
+        if path.endswith(COMPACT_PATH) or (isinstance(body, dict) and body.get("compaction") is not None):
+            with self._lock:
+                status, answer = self.compacted(body, headers)
+            return status, "application/json", json.dumps(answer)
         wire = next((wire for end, wire in PATHS.items() if path.endswith(end)), None)
         if wire is None:
             return 200, "application/json", json.dumps({"input_tokens": self.count(body)})
         with self._lock:
-            status, answer = self.answer(wire, body)
+            status, answer = self._refused(wire, body, headers) or self.answer(wire, body)
         if not body.get("stream") or (status != 200 and not self.refuse_in_stream):
             return status, "application/json", json.dumps(answer)
         return 200, "text/event-stream", sse(wire, status, answer, body)
@@ -96,11 +105,34 @@ class ModelServer:
         text = {key: body.get(key) for key in (*_HEAD_KEYS, "messages", "input")}
         return int(len(json.dumps(text, ensure_ascii=False)) / self.chars_per_token)
 
+    def compacted(self, body: Json, headers: dict[str, str]) -> tuple[int, Json]:
+        """Status and body of the answer to a request for a compaction."""
+        self.compactions.append(body)
+        wire: Wire = "anthropic" if "messages" in body else "responses"
+        if refused := self._refused(wire, body, headers):
+            return refused
+        if found := self._wrong(wire, body):
+            return self.refuse(wire, Refusal(message=found[0], code="invalid_request"))
+        used = self.count(body)
+        if (refusal := self._overflow(wire, body, used)) is not None:
+            return self.refuse(wire, refusal)
+        said = self.summarise(len(self.compactions), body)
+        if isinstance(said, Refusal):
+            return self.refuse(wire, said)
+        counted = Counted(input_tokens=used, cached_tokens=0, output_tokens=said.output_tokens)
+        answer = anthropic_answer if wire == "anthropic" else openai_answer
+        return 200, answer(said, len(self.compactions), counted, body)
+
+    def _refused(self, wire: Wire, body: Json, headers: dict[str, str]) -> tuple[int, Json] | None:
+        """The refusal of what does not go with a compaction of its own."""
+        why = wrong(body, headers) if wire == "anthropic" else ""
+        return self.refuse(wire, Refusal(message=why, code="invalid_request")) if why else None
+
     def answer(self, wire: Wire, body: Json) -> tuple[int, Json]:
         """Status and body of the answer to one request."""
         self.requests.append(body)
-        if wrong := self._wrong(wire, body):
-            return self.refuse(wire, Refusal(message=wrong[0], code="invalid_request"))
+        if found := self._wrong(wire, body):
+            return self.refuse(wire, Refusal(message=found[0], code="invalid_request"))
         used = self.count(body)
         if (refusal := self._overflow(wire, body, used)) is not None:
             return self.refuse(wire, refusal)
@@ -120,8 +152,8 @@ class ModelServer:
         return 200, answer
 
     def _wrong(self, wire: Wire, body: Json) -> list[str]:
-        wrong = self.judge(wire, body) if self.judge is not None else []
-        return wrong + (unbound(body) if self.binds_thinking and wire == "anthropic" else [])
+        found = self.judge(wire, body) if self.judge is not None else []
+        return found + (unbound(body) if self.binds_thinking and wire == "anthropic" else [])
 
     def refuse(self, wire: Wire, refusal: Refusal) -> tuple[int, Json]:
         self.refusals.append(refusal.message)

@@ -39,7 +39,7 @@ class ScriptedSummariser:
         self.requests.append(request)
         reply = _ANSWERS[word](request) if word in _ANSWERS else SummaryReply(text=word)
         text = f"{request.system}{request.prompt}"
-        counted = {"input_tokens": len(text) // 4, "output_tokens": len(reply.text) // 4}
+        counted = reply.error is None
         return SummaryReply(
             text=reply.text,
             stop_reason=reply.stop_reason or "end_turn",
@@ -47,7 +47,8 @@ class ScriptedSummariser:
             error=reply.error,
             model=self.model,
             seconds=0.5,
-            **({} if reply.error else counted),
+            input_tokens=len(text) // 4 if counted else None,
+            output_tokens=len(reply.text) // 4 if counted else None,
         )
 
     async def aask(self, request: SummaryRequest) -> SummaryReply:
