@@ -12,7 +12,7 @@ import checker
 import talk
 from engine import body, seen
 from packlight.summary.frame import TITLES
-from packlight.testing import ScriptedSummariser
+from packlight.testing import ModelServer, Reply, ScriptedSummariser
 from packlight.types import SummaryRequest
 from summary_provider import SummaryLoopback
 
@@ -50,7 +50,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_page_has_the_examples_tested_here():
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 7
 
 
 def summarised(names):
@@ -101,6 +101,29 @@ def test_function_tells_its_cost(run):
     assert {(c.model, c.input_tokens, c.output_tokens) for c in calls} == {("mine", 900, 80)}
 
 
+@pytest.fixture
+def compacting(run, monkeypatch):
+    """A provider that compacts itself."""
+    with ModelServer([Reply("Fine.")], judge=lambda wire, body: checker.check(body, wire)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        yield server, run[1]
+
+
+def test_the_provider_compacts_for_a_wrapped_client(compacting):
+    server, ran = compacting
+    with ran(BLOCKS[4])["client"] as client:
+        assert client.messages.create(**REQUEST, timeout=30).content[0].text == "Fine."
+    assert client.packlight.report.error is None and server.compactions and not server.refusals
+
+
+def test_the_provider_compacts_for_a_loop_of_ones_own(compacting):
+    server, ran = compacting
+    names = ran(BLOCKS[5])
+    names["client"].close()
+    assert names["reply"].content[0].text == "Fine."
+    assert names["c"].report.error is None and server.compactions and not server.refusals
+
+
 def test_scripted_faults(run):
     _, ran = run
-    assert ran(BLOCKS[4])["c"].changed
+    assert ran(BLOCKS[6])["c"].changed

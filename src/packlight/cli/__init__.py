@@ -427,7 +427,8 @@ def _agent(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument(
         "--writer",
         metavar="W",
-        help="a model that writes prose into summaries: self, anthropic:MODEL or openai:MODEL (default: none is asked)",
+        help="a model that writes prose into summaries: self, anthropic:MODEL or openai:MODEL; or provider, whose own"
+        " compaction is asked for (default: none is asked)",
     )
     parser.add_argument("--store", metavar="DIR", help="where what is taken out is kept (default: beside the session)")
     _json(parser)

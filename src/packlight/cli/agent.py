@@ -26,9 +26,10 @@ from ..agent.workspace import Workspace
 from ..budget import ROOM_KEYS
 from ..compactor import Compactor
 from ..errors import AgentError, ContextWindowExceeded, InvalidRequest
+from ..layers import ProviderHistory
 from ..replay.text import use_color
 from ..types import Json, Writer
-from ..writers import model_writer
+from ..writers import model_writer, provider_writer
 from .policies import known_policy
 from .streams import read, say, show_json
 
@@ -124,11 +125,13 @@ def _agent(args: argparse.Namespace, session: Session, folder: Path, api: Api, c
     )
 
 
-def _writer(name: str | None, client: Any, model: str) -> Writer | None:
-    """Who writes the prose of summaries, as the user names it. Raises InvalidRequest."""
+def _writer(name: str | None, client: Any, model: str) -> Writer | ProviderHistory | None:
+    """Who writes summaries beside the digest, as the user names it. Raises InvalidRequest."""
     if name is None:
         return None
     try:
+        if name == "provider":
+            return provider_writer(client)
         return model_writer(client, model=model) if name == "self" else model_writer(name)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"--writer {name}: {error}") from error

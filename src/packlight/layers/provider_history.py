@@ -8,8 +8,10 @@ digest's facts stand behind it where nothing is bound yet to what is before: bes
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..errors import SummaryError
@@ -81,9 +83,10 @@ class ProviderHistory:
         now, done, items = view, 0, list[Json]()
         for _ in range(MAX_PARTS):
             room = target.budget_tokens / view.ratio - view.head_tokens
-            end = max((e for e in ends if e > done and _weight(now, e) <= room), default=0)
-            if not end:
+            fits = bisect_right(ends, room, key=partial(_weight, now))
+            if not fits or ends[fits - 1] <= done:
                 break
+            end = ends[fits - 1]
             reply, error = yield from self._asked(now, end, target)
             if error is not None:
                 return done, items, error
@@ -240,10 +243,11 @@ def _swap(view: View, end: int, items: Sequence[Json], text: str) -> list[Edit]:
 def _facts_place(view: View) -> int:
     """Where bound thinking lets facts stand: behind the results that were never sent, before what was typed since.
 
-    0 where it binds nothing, or nothing new was said: then they stand right behind the summary.
+    0 where it binds nothing, nothing new was said, or a call is open: then they stand right behind the summary.
     """
     first = view.first_unseen
-    if view.format.name != "anthropic" or not view.binds_thinking or first >= len(view.messages):
+    binds = view.format.name == "anthropic" and view.binds_thinking
+    if not binds or first >= len(view.messages) or view.pairs.unanswered:
         return 0
     unseen = range(first, len(view.messages))
     if any(view.messages[i].role == "assistant" for i in unseen):
