@@ -70,6 +70,7 @@ _NOT: tuple[str, ...] = (
     r"\b(?:tool|function|schema|name|metadata|user|stop|description|key|id)['\"`\w.\[\]: ]{0,30}(?:string too long|is too long|too many)",
     r"string (?:too long|should have at most)[^.]{0,80}(?:tool_call|call_id|\.name|\.id\b|metadata)",
     r"budget_tokens",
+    r"too long:? \d+ ?> ?\d{1,4} char",
 )
 
 _TABLE: tuple[_Row, ...] = (
@@ -127,6 +128,12 @@ _TABLE: tuple[_Row, ...] = (
     ("request_bytes", r"(?:request|payload|body|content)[^.]{0,40}(?:exceeds?|larger than|over|too large)[^.]{0,40}?(?P<limit_bytes>\d+(?:\.\d+)? ?(?:[km]i?b|bytes))"),
     ("request_bytes", r"^(?!.*tokens?\b).*(?:payload too large|request entity too large|content too large|request[_ ]too[_ ]large|body (?:is )?too large|exceeds the maximum (?:allowed )?(?:request )?size|maximum request size)"),
     # --- input tokens, with numbers
+    # Anthropic "text is too long: 1048577 > 1048576 characters" names no tokens
+    ("input_tokens", r"too long:? \d+ ?> ?\d+ char"),
+    # watsonx "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model"
+    ("input_tokens", rf"number of input tokens {_USED} cannot exceed\D{{0,40}}{_LIMIT}"),
+    # Snowflake "max tokens of 8192 exceeded"
+    ("input_tokens", rf"max tokens of {_LIMIT} exceeded"),
     # Anthropic, Bedrock "prompt is too long: 200251 tokens > 200000 maximum"
     ("input_tokens", rf"too (?:long|large|big)\D{{0,30}}{_USED}(?: tokens?)?\s?(?:>|exceeds|vs\.?|/|\D{{0,30}}(?:max|limit|context)\D{{0,30}})\s?{_LIMIT}"),
     # OpenAI "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens."
@@ -183,6 +190,9 @@ _TABLE: tuple[_Row, ...] = (
     ("input_tokens", r"(?:maximum context length|context window)[^.]{0,60}(?:reduce|exceed|shorten)|reduce the length of (?:the|your) (?:messages|prompt|input)"),
     ("input_tokens", r"(?:context|conversation|history) (?:is )?(?:full|too long)|context overflow|ran out of context|out of context (?:space|window)"),
     ("input_tokens", r"(?:超出|超过|超長|过长|太长)[^。]{0,16}(?:上下文|长度|token)|(?:上下文|输入|token)[^。]{0,16}(?:超出|超过|过长|太长|超长)|prompt[^。]{0,6}超长"),
+    # Volcengine "Total tokens of image and text exceed max message tokens"
+    ("input_tokens", r"tokens of [^.]{0,30}exceed max message tokens"),
+    ("input_tokens", r"string too long\. expected a string with maximum length \d{6,}"),
     # OpenAI "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576"
     ("input_tokens", r"(?:messages|input)\W[^:]*(?:content|text|output|arguments)\W*: string too long"),
 )  # fmt: skip
