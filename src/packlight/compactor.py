@@ -333,6 +333,7 @@ class Compactor:
             head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
+            memory=source.memory,
         )
         view, size = self._gauge.measured(seen, source, view, limits, now)
         name = conversation or (batch.conversation if batch else "")

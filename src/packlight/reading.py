@@ -44,6 +44,8 @@ class Seen:
         self.source: Seen | None = None
         self.ahead = 0
         """By how many messages the list is longer than its source."""
+        self.memory: dict[str, Any] = {}
+        """What is remembered of the conversation from one batch to the next (see `View.memory`)."""
 
     def __len__(self) -> int:
         return self._length
@@ -82,6 +84,7 @@ class Seen:
         """One with its first messages; with all of them it goes on in the same lists and knows the same batch."""
         new = Seen(self.format, self._chain[0])
         new._length = length
+        new.memory = self.memory
         if length == self._length:
             new.looked_up, new.batch, new.given, new.ahead = self.looked_up, self.batch, self.given, self.ahead
             new.source = self.source.first(len(self.source)) if self.source else None

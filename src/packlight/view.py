@@ -127,6 +127,8 @@ class View:
     """Results that the user wants left alone."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """What was worked out of the source once, for all views of it: it does not depend on the edits."""
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The same for the next requests of the conversation as well. Another one may share its beginning, and this."""
 
     def with_edits(self, planned: Iterable[Edit]) -> View:
         """The view with these edits as well. Raises ValueError when one cuts across another."""

@@ -16,20 +16,15 @@ from functools import cached_property
 from itertools import tee
 
 from ..types import Summary, SummaryJob, SummaryReply, SummaryRequest
-from .copies import Block, copies_text, ranked_blocks
-from .earlier import read_earlier
-from .files import file_events
-from .follow import file_models, normal
-from .fragments import FileModel
+from .copies import copies_text
+from .facts import facts_of
 from .frame import BEGIN, END, TITLES, neutral
-from .log import earlier_actions, log_lines, marks_of, newest_first
-from .names import Names, Source, Touch, seen_names, strings, visible_words
-from .rules import rule
+from .log import earlier_actions, log_lines, newest_first
+from .names import Names, visible_words
 from .secrets import mask
-from .state import decisions, last_plan, open_errors
-from .stretches import stretches
-from .wording import clean, encodable, head, one_line
-from .words import allotted, cut, loaded_instructions, said
+from .state import decisions
+from .wording import encodable, head
+from .words import allotted, cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +71,13 @@ def write(options: Digest, job: SummaryJob) -> str:
 
 
 class _Draft:
-    """One digest in the making: the facts, read once, and sections written to a budget."""
+    """One digest in the making: sections written to a budget, of facts that are read once."""
 
     def __init__(self, options: Digest, job: SummaryJob) -> None:
         self.options, self.job, self.view = options, job, job.view
         self.scale = 1.0
-        self.events = file_events(self.view, job.start, job.end)
-        self.said = [s for s in said(self.view, job.start, job.end) if s.message not in job.kept]
+        self.facts = facts_of(job)
         self.logged: dict[int, Iterator[str]] = {}
-        self.earlier = read_earlier([s.text for s in self.said if s.kind == "digest"])
 
     def tokens(self, text: str) -> int:
         return int(self.view.count(text) * self.view.ratio + 0.999)
@@ -118,7 +111,7 @@ class _Draft:
         most = self.job.max_tokens
         share = getattr(self.options, f"{name}_ratio") * (1.4 if self.small else 1.0) * most
         if name in ("files", "plan"):
-            shortest = "\n".join(self.touched_files if name == "files" else self._open_items())
+            shortest = "\n".join(self.facts.touched_files if name == "files" else self._open_items())
             share = max(share, min(self.tokens(shortest) * 1.1 + 20, 0.4 * most))
         left = most - self.spent - (_KEPT_FOR_NAMES * most if name == "copies" else 0)
         return int(min(share, left) * self.scale)
@@ -132,7 +125,7 @@ class _Draft:
         write_body: Callable[[int], str] = getattr(self, f"_{name}")
         title = TITLES[name]
         room = budget_tokens - self.tokens(title) - 2
-        chars = int(room * self.chars_per_token)
+        chars = int(room * self.facts.chars_per_token)
         best = ""
         for _ in range(5):
             if chars < 24:
@@ -156,26 +149,10 @@ class _Draft:
                 self.whole.discard(name)
         return f"{title}\n{best}" if best else ""
 
-    @cached_property
-    def chars_per_token(self) -> float:
-        """Measured on the conversation itself: Chinese and base64 take more tokens than English."""
-        texts = [
-            p.text or p.arguments_text
-            for m in self.view.messages[self.job.start : self.job.end][-200:]
-            for p in m.parts
-        ]
-        sample = "\n".join(t[:400] for t in texts if t)[-12_000:]
-        return len(sample) / max(1, self.tokens(sample)) if len(sample) > 200 else 3.0
-
     # ---- sections
 
-    @cached_property
-    def typed(self) -> list[str]:
-        own = [s.text for s in self.said if s.kind == "typed"]
-        return [neutral(clean(t)) for t in [*self.earlier.words, *own]]
-
     def _words(self, max_chars: int) -> str:
-        texts = list(dict.fromkeys(self.typed))
+        texts = list(dict.fromkeys(self.facts.typed))
         sizes = allotted([len(t) + 2 for t in texts], max_chars - 60, 160)
         kept = [cut(t, n - 2) for t, n in zip(texts, sizes, strict=True) if n > 2]
         lost = sum(1 for n in sizes if n <= 2)
@@ -184,38 +161,29 @@ class _Draft:
         return "\n\n".join(kept)
 
     def _instructions(self, max_chars: int) -> str:
-        loaded = dict(loaded_instructions(self.view, self.job.start, self.job.end))
-        texts = dict.fromkeys([*self.earlier.instructions, *(s.text for s in self.said if s.kind == "instructions")])
-        found = [neutral(clean(t)) for t in texts]
-        found += [f"(loaded by a tool) {name}\n{neutral(clean(s.text))}" for name, s in loaded.items()]
+        found = self.facts.instructions
         sizes = allotted([len(t) + 2 for t in found], max_chars, 200)
         return "\n\n".join(cut(t, n - 2) for t, n in zip(found, sizes, strict=True) if n > 2)
 
-    @cached_property
-    def plan(self) -> list[str]:
-        lines = last_plan(self.view, self.job.start, self.job.end) or self.earlier.plan
-        return [neutral(clean(line)) for line in lines]
-
     def _open_items(self) -> list[str]:
-        return [line for line in self.plan if not line.startswith(("[completed]", "[cancelled]", "[done]"))]
+        return [line for line in self.facts.plan if not line.startswith(("[completed]", "[cancelled]", "[done]"))]
 
     def _plan(self, max_chars: int) -> str:
-        whole = sum(map(len, self.plan)) + len(self.plan) <= max_chars
-        return _fitting(self.plan if whole else self._open_items(), max_chars)
+        whole = sum(map(len, self.facts.plan)) + len(self.facts.plan) <= max_chars
+        return _fitting(self.facts.plan if whole else self._open_items(), max_chars)
 
     def _errors(self, max_chars: int) -> str:
-        found = open_errors(self.view, self.events, 5, 6)
-        return _fitting([neutral(f) for f in found[::-1]], max_chars, newest_first=True)
+        return _fitting(self.facts.errors[::-1], max_chars, newest_first=True)
 
     def _decisions(self, max_chars: int) -> str:
         own = decisions(self.view, self.job.start, self.job.end, max_chars)
         return _fitting(
-            [f"- {neutral(t)}" for t in own[::-1]] + self.earlier.decisions[::-1], max_chars, newest_first=True
+            [f"- {neutral(t)}" for t in own[::-1]] + self.facts.earlier.decisions[::-1], max_chars, newest_first=True
         )
 
     def _files(self, max_chars: int) -> str:
         """Every path that was touched, last touched first; what was done to it while there is room."""
-        done = self.touched_files
+        done = self.facts.touched_files
         lines = [f"{path}: {what}" for path, what in done.items()]
         if sum(map(len, lines)) + len(lines) <= max_chars:
             return "\n".join(lines)
@@ -228,122 +196,33 @@ class _Draft:
             spare -= more if more <= spare else 0
         return _fitting(out, max_chars, lost="files")
 
-    @cached_property
-    def touched_files(self) -> dict[str, str]:
-        counts: dict[str, dict[str, int]] = {}
-        shown: dict[str, str] = {}
-        for path, what in reversed(self.earlier.files.items()):
-            shown[normal(path)] = path
-            counts[normal(path)] = {what: 1}
-        for event in self.events:
-            if event.action == "run":
-                for path in _IN_COMMAND.findall(event.command[:2_000])[:8]:
-                    counts.setdefault(normal(path), {"in a command": 1})
-                    shown.setdefault(normal(path), path)
-            elif event.path and event.action != "search":
-                key = normal(event.path)
-                answered = event.result_message >= 0
-                verb = _PAST[event.action] if event.ok else f"{event.action} {'failed' if answered else 'unanswered'}"
-                entry = counts.pop(key, {})
-                entry[verb] = entry.pop(verb, 0) + 1
-                counts[key] = entry
-                if key not in shown:
-                    shown[key] = one_line(event.path, 400, keep_end=True)
-        _merge_relative(counts)
-        return {
-            neutral(shown[key]): ", ".join(f"{v} {n}x" if n > 1 else v for v, n in reversed(entry.items()))
-            for key, entry in reversed(counts.items())
-        }
-
     def _log(self, max_chars: int) -> str:
-        view, start, end = self.view, self.job.start, self.job.end
+        view, facts, marks = self.view, self.facts, self.facts.marks
         report = min(1_200, max_chars // 8)
-        marks = self.marks
-        lines = self.logged.get(report) or newest_first(view, self.events, self.said, start, end, report, marks)
+        lines = self.logged.get(report) or newest_first(
+            view, facts.events, facts.said, self.job.start, self.job.end, report, marks
+        )
         self.logged[report], lines = tee(lines)  # a second try goes over the same lines
         newest = [marks[message] for message in sorted(marks, reverse=True)]
         return neutral("\n".join(log_lines(lines, max_chars, newest, self._left_out)))
 
-    def _names(self, max_chars: int) -> str:
-        return self.names.text(max_chars)
-
-    def _copies(self, max_chars: int) -> str:
-        return copies_text(self.models, self.blocks, max_chars)
-
-    # ---- facts
-
-    @cached_property
-    def marks(self) -> dict[int, str]:
-        """The references of the stretches, by the messages in which these end."""
-        job, enlist = self.job, self.view.enlist
-        found = stretches(self.view, job.start, job.end, job.kept) if enlist else []
-        return marks_of((s.last, enlist(s.text)) for s in found) if enlist else {}
-
     def _left_out(self, marks: Sequence[str]) -> str:
         return earlier_actions(self.view, self.job.start, self.job.end, marks)
 
-    @cached_property
-    def models(self) -> list[FileModel]:
-        return file_models(self.view, self.events, self.job.start, self.job.end)
-
-    @cached_property
-    def blocks(self) -> list[Block]:
-        lines = (line for text in self.visible_texts for line in text.split("\n") if len(line) > 8)
-        shown = {_NUMBERED.sub("", line, count=1) for line in lines}
-        return ranked_blocks(self.models, shown, self.view.turns)
+    def _names(self, max_chars: int) -> str:
+        return self.names.text(max_chars)
 
     @cached_property
     def names(self) -> Names:
-        visible = visible_words([*self.written.values(), *self.visible_texts])
-        return seen_names(self.sources(), self.touches, self.view.turns[self.job.end], visible)
+        return self.facts.mentions.seen(visible_words([*self.written.values(), *self.facts.visible_texts]))
 
-    @cached_property
-    def touches(self) -> dict[str, Touch]:
-        found: dict[str, Touch] = {}
-        for event in self.events:
-            if event.path:
-                old = found.get(event.path, Touch(-1, -1))
-                changed = event.action in ("edit", "write") and event.ok
-                turn = self.view.turns[event.message]
-                found[event.path] = Touch(turn, turn if changed else old.edit)
-        return found
-
-    @cached_property
-    def visible_texts(self) -> list[str]:
-        """What stands verbatim around the digest, newest first."""
-        messages = [
-            *self.view.messages[: self.job.start],
-            *self.view.messages[max(self.job.visible_from, self.job.end) :],
-        ]
-        return [
-            t
-            for m in reversed(messages)
-            for p in m.parts
-            for t in (p.text, *strings(p.arguments), p.arguments_text)
-            if t
-        ]
-
-    def sources(self) -> Iterator[Source]:
-        """The texts of the old turns, newest first."""
-        callers = {(e.message, e.place): e.path for e in self.events if e.path}
-        readers = {(e.message, e.place): e.path for e in self.events if e.path and e.action == "read"}
-        question = self.view.pairs.question
-        for i in range(self.job.end - 1, self.job.start - 1, -1):
-            message, turn = self.view.messages[i], self.view.turns[i]
-            for k in range(len(message.parts) - 1, -1, -1):
-                part = message.parts[k]
-                if part.kind == "call":
-                    path = callers.get((i, k), "")
-                    texts = strings(part.arguments) if part.arguments else [part.arguments_text]
-                    yield from (Source(t, turn, path) for t in reversed(texts) if t)
-                elif part.text:
-                    path = readers.get(question.get((i, k), (-1, -1)), "")
-                    yield Source(part.text, turn, path, message.role == "user" and part.kind == "text")
+    def _copies(self, max_chars: int) -> str:
+        return copies_text(self.facts.models, self.facts.blocks, max_chars)
 
     def shortest(self) -> str:
         """The frame around as much of the user's newest words as fits; nothing when that is too much, too."""
         room = 4 * self.job.max_tokens
-        newest = self.typed[-1] if self.typed else ""
+        newest = self.facts.typed[-1] if self.facts.typed else ""
         while room > 16:
             text = self._framed([f"{TITLES['words']}\n{mask(cut(newest, room))}"])
             if self.tokens(text) <= self.job.max_tokens:
@@ -353,32 +232,14 @@ class _Draft:
         return text if self.tokens(text) <= self.job.max_tokens else ""
 
 
-def _merge_relative(counts: dict[str, dict[str, int]]) -> None:
-    """A relative path is the same file as the one absolute path that ends in it."""
-    ends: dict[str, list[str]] = {}
-    for key in counts:
-        ends.setdefault(key.rpartition("/")[2], []).append(key)
-    for key in [k for k in counts if not k.startswith(("/", "~")) and k[1:3] != ":/"]:
-        same = [k for k in ends[key.rpartition("/")[2]] if k != key and k.endswith("/" + key) and k in counts]
-        if len(same) == 1:
-            for verb, n in counts.pop(key).items():
-                counts[same[0]][verb] = counts[same[0]].get(verb, 0) + n
-
-
 _KEPT_FOR_NAMES = 0.12
 """Copies leave this much: names are cheaper for what they hold."""
-_NUMBERED = rule(r"^\s{0,8}\d{1,6}(?:\t|→|:)")
-"""The number that a reading tool sets before a line."""
-_IN_COMMAND = rule(r"(?<![\w./:@-])(?:[\w.@-]{0,80}/){1,12}[\w.@-]{1,80}\.[A-Za-z]\w{0,7}\b")
-"""A path of a file inside a shell command."""
 _SPARE = 0.08
 """Room worth writing a section once more for."""
 _MUST_SURVIVE = ("words", "instructions", "plan", "files")
 _SMALL_ORDER = ("words", "instructions", "plan", "errors", "files", "names", "log")
 _ORDER = (*_SMALL_ORDER[:5], "decisions", "log", "copies", "names")
 """What is written first has first claim on the room; names come last, since they leave out what stands above."""
-
-_PAST = {"read": "read", "write": "written", "edit": "edited", "delete": "deleted"}
 
 
 def _fitting(lines: Sequence[str], max_chars: int, *, newest_first: bool = False, lost: str = "more") -> str:

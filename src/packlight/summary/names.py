@@ -8,6 +8,7 @@ depends on a hash seed.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _MAX_SEEN_CHARS = 10 * MAX_CHARS
 _MAX_TEXT_CHARS = 120_000
 """Of one text: its beginning and its end."""
 _MAX_CANDIDATES = 6_000
+_MAX_KNOWN = 40_000
+"""Names that are remembered of one conversation."""
 
 MIN_SCORE = -2.8
 """A name below it is not worth its tokens. Of the names that recorded agents used again, 97 % score higher."""
@@ -108,16 +111,13 @@ class Names:
 
     paths: Sequence[str]
     ranked: Sequence[tuple[float, str, int]]
-    """(score, name, index of its path or -1), best first."""
-    min_score: float = MIN_SCORE
+    """(negative score, name, index of its path or -1), best first; none that is not worth its tokens."""
 
     def text(self, max_chars: int) -> str:
         """One line a file: `path: name name ...`, the names most likely to be needed first. Newest file last."""
         groups: dict[int, list[str]] = {}
         room = max_chars
-        for score, name, group in self.ranked:
-            if score < self.min_score:
-                break
+        for _, name, group in self.ranked:
             cost = len(name) + 1 + (0 if group in groups else 3 + (len(self.paths[group]) if group >= 0 else 12))
             if cost <= room:
                 room -= cost
@@ -128,40 +128,69 @@ class Names:
         return "\n".join(f"{path}: {' '.join(names)}" for path, names in shown)
 
 
-def seen_names(sources: Iterable[Source], touched: Mapping[str, Touch], now: int, visible: Collection[bytes]) -> Names:
-    """The names in the sources that are not visible anyway.
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Where the names of some texts stand in them. Names go by their number in `words`."""
+
+    words: Sequence[_Word]
+    counts: Mapping[int, int]
+    last: Mapping[int, int]
+    """The newest turn."""
+    owner: Mapping[int, int]
+    """Which of the files they belong to, by its place in `paths`."""
+    typed: Collection[int]
+    """Those that the user typed."""
+    paths: Sequence[str]
+    file_scores: Sequence[float]
+    now: int
+
+    def seen(self, visible: Collection[bytes]) -> Names:
+        """The names that are not visible anyway."""
+        return Names(self.paths, sorted(self._scored(visible)))
+
+    def _scored(self, visible: Collection[bytes]) -> Iterator[tuple[float, str, int]]:
+        words, last, now = self.words, self.last, self.now
+        found = [n for n in last if words[n].raw not in visible and words[n].bare not in visible]
+        if len(found) > _MAX_CANDIDATES:
+            found = sorted(found, key=lambda n: (-last[n], words[n].name))[:_MAX_CANDIDATES]
+        ages = {turn: 1.2 * math.exp((turn - now) / 100) for turn in set(last.values())}
+        best: dict[str, tuple[float, int]] = {}
+        for n in found:
+            word, group = words[n], self.owner.get(n, -1)
+            score = 0.8 * math.log(self.counts[n]) + ages[last[n]] - word.length
+            score += (self.file_scores[group] if group >= 0 else 0.0) + (0.7 if n in self.typed else 0.0) + word.kind
+            scored = (round(score, 6), group)
+            if word.name not in best or scored > best[word.name]:
+                best[word.name] = scored
+        return ((-score, name, group) for name, (score, group) in best.items() if score >= MIN_SCORE)
+
+
+def mentions(sources: Iterable[Source], touched: Mapping[str, Touch], now: int, known: Known) -> Mentions:
+    """Where the names in the sources stand.
 
     `sources` come newest first, `touched` holds all their paths, `now` is the turn that the names are wanted at.
     """
-    paths = sorted(touched, key=lambda p: (_file_score(touched[p], now), p))
+    scores = {path: _file_score(touch, now) for path, touch in touched.items()}
+    paths = sorted(touched, key=lambda p: (scores[p], p))
     ranks = {path: i for i, path in enumerate(paths)}
-    scored = _scored(sources, [touched[p] for p in paths], ranks, now, visible)
-    return Names(paths, sorted(scored, key=lambda s: (-s[0], s[1])))
+    found = known.read(_newest(sources))
+    last: dict[int, int] = {}
+    typed: set[int] = set()
+    for source, numbers in reversed(found):
+        last.update(dict.fromkeys(numbers, source.turn))
+        if source.user:
+            typed.update(numbers)
+    owner: dict[int, int] = {}
+    filed = [(ranks[source.path], numbers) for source, numbers in found if source.path in ranks]
+    for rank, numbers in sorted(filed, key=lambda f: f[0]):
+        owner.update(dict.fromkeys(numbers, rank))
+    counts = Counter(chain.from_iterable(numbers for _, numbers in found))
+    return Mentions(known.words, counts, last, owner, typed, paths, [scores[p] for p in paths], now)
 
 
 def _file_score(touch: Touch, now: int) -> float:
     score = 0.6 * math.exp(-(now - touch.any) / 30)
     return score + (0.4 * math.exp(-(now - touch.edit) / 40) if touch.edit >= 0 else 0.0)
-
-
-def _scored(
-    sources: Iterable[Source],
-    touches: Sequence[Touch],
-    ranks: Mapping[str, int],
-    now: int,
-    visible: Collection[bytes],
-) -> list[tuple[float, str, int]]:
-    mentions, last, owner, typed = _collected(sources, ranks)
-    scores = [_file_score(t, now) for t in touches]
-    best: dict[str, tuple[float, str, int]] = {}
-    for raw, name in _names(last, visible):
-        group = owner.get(raw, -1)
-        score = 0.8 * math.log(mentions[raw]) + 1.2 * math.exp((last[raw] - now) / 100) - math.log(len(name) + 1)
-        score += (scores[group] if group >= 0 else 0.0) + (0.7 if raw in typed else 0.0) + _kind_score(name)
-        score = round(score, 6)
-        if name not in best or (score, group) > (best[name][0], best[name][2]):
-            best[name] = (score, name, group)
-    return list(best.values())
 
 
 def _kind_score(name: str) -> float:
@@ -172,30 +201,64 @@ def _kind_score(name: str) -> float:
     return 0.5 if _FILE.search(name) or _ID.fullmatch(name) else 0.0
 
 
-def _collected(
-    sources: Iterable[Source], ranks: Mapping[str, int]
-) -> tuple[Counter[bytes], dict[bytes, int], dict[bytes, int], set[bytes]]:
-    """Counts, newest turn, best file and the user's words. All of it in C: this is where the time goes."""
-    found: list[set[bytes]] = []
-    last: dict[bytes, int] = {}
-    typed: set[bytes] = set()
-    filed: list[tuple[int, set[bytes]]] = []
-    for source in _newest(sources):
-        once = set(words_of(source.text))
-        found.append(once)
-        last.update(dict.fromkeys(once.difference(last), source.turn))
-        if source.user:
-            typed |= once
-        if source.path in ranks:
-            filed.append((ranks[source.path], once))
-    owner: dict[bytes, int] = {}
-    for rank, once in sorted(filed, key=lambda f: -f[0]):
-        owner.update(dict.fromkeys(once.difference(owner), rank))
-    return Counter(chain.from_iterable(found)), last, owner, typed
+class _Word(NamedTuple):
+    """A piece of a text that is a name."""
+
+    raw: bytes
+    bare: bytes
+    """Without what stands around the name."""
+    name: str
+    length: float
+    """What the length of the name costs it."""
+    kind: float
 
 
-def _newest(sources: Iterable[Source]) -> Iterator[Source]:
-    """The newest sources within the bounds. A line that stands there twice counts at its newest place."""
+class Known:
+    """The names of a conversation's texts, as far as they were read for its last digest.
+
+    A text is read again only where other lines of it count than before. For one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self.words: list[_Word] = []
+        self._numbers: dict[bytes, int] = {}
+        self._texts: dict[int, tuple[str, int, array[int]]] = {}
+        """By the text's id: the text, the hash of the lines that count, the numbers of the names in them."""
+
+    def read(self, sources: Iterable[tuple[Source, str]]) -> list[tuple[Source, array[int]]]:
+        """The sources with the numbers of their names; what a source says that no newer one does comes with it."""
+        if len(self.words) > _MAX_KNOWN:
+            self.words, self._numbers, self._texts = [], {}, {}
+        old, self._texts = self._texts, {}
+        found: list[tuple[Source, array[int]]] = []
+        new: list[tuple[set[bytes], array[int]]] = []
+        for source, text in sources:
+            key, mark = id(source.text), hash(text)
+            known = old.get(key)
+            if known is None or known[0] is not source.text or known[1] != mark:
+                known = (source.text, mark, array("I"))
+                new.append((set(words_of(mask(text))), known[2]))
+            self._texts[key] = known
+            found.append((source, known[2]))
+        self._learn(set().union(*(words for words, _ in new)))
+        number = self._numbers.get
+        for words, numbers in new:
+            numbers.extend(n for n in map(number, words) if n is not None)
+        return found
+
+    def _learn(self, words: set[bytes]) -> None:
+        """Tells names from other words. All of it in C: this is where the time goes."""
+        for raw, bare in _NAME.findall(b"\n".join(w for w in words.difference(self._numbers) if len(w) <= 124)):
+            name = bare.decode("ascii")
+            if not _JUNK.fullmatch(name) or _NUMBER.fullmatch(name):
+                self._numbers[raw] = len(self.words)
+                bare = raw if len(bare) == len(raw) else bare
+                self.words.append(_Word(raw, bare, name, math.log(len(name) + 1), _kind_score(name)))
+
+
+def _newest(sources: Iterable[Source]) -> Iterator[tuple[Source, str]]:
+    """The newest sources within the bounds, with the lines of each that count: a line that comes again counts once, at
+    its newest place."""
     seen: set[str] = set()
     room, looked = MAX_CHARS, _MAX_SEEN_CHARS
     for source in sources:
@@ -210,17 +273,4 @@ def _newest(sources: Iterable[Source]) -> Iterator[Source]:
         if room < 0 or looked < 0:
             break
         if text:
-            yield Source(mask(text), *source[1:])
-
-
-def _names(last: Mapping[bytes, int], visible: Collection[bytes]) -> Iterator[tuple[bytes, str]]:
-    """The words that are names: (word, name)."""
-    unique = [w for w in last if w not in visible]
-    found: list[tuple[bytes, str]] = []
-    for raw, name in _NAME.findall(b"\n".join(w for w in unique if len(w) <= 124)):
-        text = name.decode("ascii")
-        if name not in visible and (not _JUNK.fullmatch(text) or _NUMBER.fullmatch(text)):
-            found.append((raw, text))
-    if len(found) > _MAX_CANDIDATES:
-        found = sorted(found, key=lambda f: (-last[f[0]], f[1]))[:_MAX_CANDIDATES]
-    yield from found
+            yield source, text
