@@ -6,6 +6,7 @@ Only our own text is masked (a digest, a placeholder). What the caller's history
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from .rules import holds_any, rule
 
@@ -13,13 +14,18 @@ MASK = "[masked]"
 
 _ENV = rule(r"((?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?)=)([\"']?)([^\s\"']{4,})")
 """`NAME_TOKEN=value`, as a shell, `env` or a .env file writes it."""
-_ENV_HINTS = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "PWD=", "CREDENTIAL=", "CREDENTIALS=")
+_ENV_SIGNS = dict.fromkeys(
+    ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "PWD=", "CREDENTIAL=", "CREDENTIALS="), 0
+)
+"""What every match holds, and how many characters behind its beginning."""
+_CAPITALS = ("TOKEN", "KEY", "SECRET", "PASSW", "PWD", "CREDENTIAL")
 _QUOTED = rule(
     r"((?:[Tt]oken|TOKEN|(?<=[\w-])(?:key|Key|KEY)|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Cc]redentials?)"
     r"[\"']?\s{0,4}[:=]\s{0,4})([\"'])([^\s\"'(){}]{8,})(?=[\"'])"
 )
 """`"apiKey": "value"`, `password = 'value'`: only a literal that looks made up, since code speaks of keys all day."""
-_NAME_HINTS = ("oken", "TOKEN", "key", "Key", "KEY", "ecret", "SECRET", "assw", "PASSW", "redential")
+_QUOTED_SIGNS = dict.fromkeys(("oken", "ey", "ecret", "assw", "redential"), 1)
+_QUOTED_CAPITALS = dict.fromkeys(("TOKEN", "KEY", "SECRET", "PASSW"), 0)
 _SHAPES = rule(
     r"""(?<![A-Za-z0-9])(?:
       gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
@@ -30,23 +36,11 @@ _SHAPES = rule(
     )""",
     re.VERBOSE,
 )
-_SHAPE_HINTS = (
-    "gh",
-    "glpat-",
-    "sk-",
-    "sk_",
-    "rk_",
-    "pk_",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "ya29",
-    "xox",
-    "npm_",
-    "hf_",
-    "pypi-",
-    "eyJ",
-)
+_SHAPE_SIGNS = {
+    **dict.fromkeys(("gh", "glpat-", "sk-", "AIza", "ya29.", "xox", "npm_", "hf_", "pypi-", "eyJ"), 0),
+    "k_": 1,
+    "IA": 2,
+}
 _URL_LOGIN = rule(r"(?<=://)([^\s/:@]{1,64}):[^\s/:@]{3,128}@")
 _BEARER = rule(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/-]{16,}=*")
 _KEY_BEGIN = "-----BEGIN "
@@ -58,17 +52,37 @@ def mask(text: str) -> str:
     """The text with secret values replaced by `[masked]`; names of keys stay. The same object when there are none."""
     if _KEY_BEGIN in text:
         text = _without_key_blocks(text)
-    if "=" in text and holds_any(text, _ENV_HINTS):
-        text = _ENV.sub(_masked, text)
-    if ('"' in text or "'" in text) and ("=" in text or ":" in text) and holds_any(text, _NAME_HINTS):
-        text = _QUOTED.sub(_masked_literal, text)
-    if holds_any(text, _SHAPE_HINTS):
-        text = _SHAPES.sub(MASK, text)
+    capitals = holds_any(text, _CAPITALS)
+    if capitals and "=" in text:
+        text = _replaced(_ENV, _ENV_SIGNS, _masked, text)
+    if ('"' in text or "'" in text) and ("=" in text or ":" in text):
+        signs = {**_QUOTED_SIGNS, **_QUOTED_CAPITALS} if capitals else _QUOTED_SIGNS
+        text = _replaced(_QUOTED, signs, _masked_literal, text)
+    text = _replaced(_SHAPES, _SHAPE_SIGNS, lambda _: MASK, text)
     if "://" in text:
         text = _URL_LOGIN.sub(rf"\1:{MASK}@", text)
     if "earer" in text or "asic" in text:
         text = _BEARER.sub(rf"\1 {MASK}", text)
     return text
+
+
+def _replaced(
+    pattern: re.Pattern[str], signs: Mapping[str, int], new: Callable[[re.Match[str]], str], text: str
+) -> str:
+    """`pattern.sub(new, text)`, tried only where a sign stands: looking for one takes a tenth of the time."""
+    starts: list[int] = []
+    for sign, place in signs.items():
+        at = text.find(sign)
+        while at >= 0:
+            starts.append(at - place)
+            at = text.find(sign, at + 1)
+    out: list[str] = []
+    done = 0
+    for start in sorted(starts):
+        if start >= done and (match := pattern.match(text, start)):
+            out += [text[done:start], new(match)]
+            done = match.end()
+    return "".join([*out, text[done:]]) if out else text
 
 
 def _masked(match: re.Match[str]) -> str:
