@@ -39,7 +39,9 @@ class Refetches:
         `edits` are those in effect; with `is_new` the model has not seen them yet, but those before.
         """
         start, end = _newest_answer(view)
-        part_of = replace(view, messages=view.messages[start:], edits=(), memo={})  # results tell what was read
+        part_of = replace(
+            view, messages=view.messages[start:], edits=(), memo={}, memory={}
+        )  # results tell what was read
         calls = [keys for _, keys in _calls(part_of, end - start)]
         with self._lock:
             known = self._known.get(thread)

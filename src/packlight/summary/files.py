@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Literal
 
 from ..types import Json, Part
-from ..view import View
+from ..view import Place, View
 from .effect import PATHLESS, Effect
 from .effects import line_effects, script_effect, touches_files
 from .rules import holds_any, rule
@@ -83,14 +83,19 @@ _message_of = attrgetter("message")
 def _all_events(view: View) -> list[FileEvent]:
     events: list[FileEvent] = []
     messages, answer = view.messages, view.pairs.answer
+    known: dict[Place, tuple[Part, Part | None, Place, list[FileEvent]]] = view.memory.setdefault("file_events", {})
     for i, message in enumerate(messages):
         for k, part in enumerate(message.parts):
             if part.kind != "call" or part.server:
                 continue
             j, m = answer.get((i, k), (-1, -1))
             result = messages[j].parts[m] if j >= 0 else None
-            ok = result is not None and not is_failure(result)
-            events.extend(_Call(part, i, k, j, m, ok, result).events())
+            old = known.get((i, k))
+            if old is None or old[0] is not part or old[1] is not result or old[2] != (j, m):
+                ok = result is not None and not is_failure(result)
+                own = list(_Call(part, i, k, j, m, ok, result).events())
+                old = known[i, k] = (part, result, (j, m), own)
+            events.extend(old[3])
     return events
 
 

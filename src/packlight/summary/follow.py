@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from operator import is_
 
 from ..types import Part
 from ..view import View
@@ -16,6 +18,7 @@ from .effect import PATHLESS, Effect
 from .effects import line_effects, script_effect
 from .files import FileEvent
 from .fragments import FileModel, Fragment
+from .progress import Progress, put_down, resumed
 from .reads import read_text
 from .rules import holds_any, rule
 from .shell import is_absolute
@@ -33,8 +36,15 @@ def normal(path: str) -> str:
 
 def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -> list[FileModel]:
     """What the events leave known, one model a file, in the order the files were last touched."""
-    files = _Files(view)
-    for event in _with_agents(view, events, start, end):
+
+    def fits(files: _Files) -> bool:
+        return files.leads_to(view, start, end, ()) and files.knows(events)
+
+    files, others = resumed(view, "file_models", fits, lambda: _Files(start, start))
+    files.view = view
+    new = events[len(files.events) :]
+    files.events.extend(new)
+    for event in _with_agents(view, new, files.end, end):
         if event is None:
             for model in files.models.values():
                 model.lose_numbers()
@@ -43,7 +53,10 @@ def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -
                 files.upset(effect)
         elif event.path and event.action != "search":
             files.take(event)
-    return sorted((m for m in files.models.values() if m.fragments), key=lambda m: (m.last, m.path))
+    files.reached(view, end, ())
+    found = [m.snapshot() for m in files.models.values()]
+    put_down(view, "file_models", files, others)
+    return sorted((m for m in found if m.fragments), key=lambda m: (m.last, m.path))
 
 
 def _with_agents(
@@ -71,13 +84,19 @@ def _hands_over(call: Part) -> bool:
     return any(isinstance(v, str) and len(v) > 40 for k, v in arguments.items() if k in _AGENT_KEYS)
 
 
-class _Files:
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.models: dict[str, FileModel] = {}
-        self.bases: dict[str, set[str]] = {}
-        """Keys by the last name of the path."""
-        self.stashes: list[dict[str, FileModel]] = []
+@dataclass(slots=True)
+class _Files(Progress):
+    view: View = field(init=False)
+    events: list[FileEvent] = field(default_factory=list)
+    """Those that were followed."""
+    models: dict[str, FileModel] = field(default_factory=dict)
+    bases: dict[str, set[str]] = field(default_factory=dict)
+    """Keys by the last name of the path."""
+    stashes: list[dict[str, FileModel]] = field(default_factory=list)
+
+    def knows(self, events: Sequence[FileEvent]) -> bool:
+        """Whether the first of these events are those that were followed."""
+        return len(self.events) <= len(events) and all(map(is_, self.events, events))
 
     # ---- which file
 

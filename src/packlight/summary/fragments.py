@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _NEAR_LINES = 12
 """An edit touches the lines around it as well."""
@@ -65,6 +65,11 @@ class FileModel:
         """The model of a file with the same text."""
         copies = [Fragment(list(f.lines), [at] * len(f.lines), f.start) for f in self.fragments]
         return FileModel(path, self.edited, at, self.is_whole, copies)
+
+    def snapshot(self) -> FileModel:
+        """The same, for whoever reads it while this one goes on."""
+        copies = [Fragment(list(f.lines), list(f.touched), f.start) for f in self._fragments]
+        return replace(self, _fragments=copies)
 
     # ---- reads
 

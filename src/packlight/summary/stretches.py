@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..formats import encode_as_is
 from ..types import Part
 from ..view import View, plain_reference
+from .progress import Progress, put_down, resumed
 from .rules import rule
 from .wording import one_line, target_at, target_of
 
@@ -47,21 +48,24 @@ def texts_of(part: Part) -> Iterator[tuple[str, str]]:
 
 def stretches(view: View, start: int, end: int, kept: Collection[int] = ()) -> list[Stretch]:
     """The stretches of source messages [start, end), oldest first. Where one begins does not depend on `end`."""
-    pages = _Pages()
-    seen: set[str] = set()
-    for i in range(start, end):
+    pages, others = resumed(
+        view, KIND, lambda p: p.leads_to(view, start, end, kept), lambda: _Pages(start=start, end=start)
+    )
+    for i in range(pages.end, end):
         for k, part in enumerate(() if i in kept else view.messages[i].parts):
             if part.kind == "thinking":
                 continue
-            about = _about(view, i, k)
+            about = ""
             for _, text in texts_of(part):
-                if text not in seen:
-                    seen.add(text)
+                if text not in pages.seen:
+                    pages.seen.add(text)
+                    about = about or _about(view, i, k)
                     pages.add(i, plain_reference(text)[0], about, text)
             if part.kind == "call" and len(text := _arguments(part)) < _LEAST_ARGUMENTS_CHARS:
                 pages.line(i, f"- {part.tool[:80]} {one_line(text, _LEAST_ARGUMENTS_CHARS)}", 0)
-    pages.turn()
-    return pages.done
+    pages.reached(view, end, kept)
+    put_down(view, KIND, pages, others)
+    return [*pages.done, *pages.open()]
 
 
 def listed(text: str) -> Iterator[tuple[str, slice]]:
@@ -71,17 +75,21 @@ def listed(text: str) -> Iterator[tuple[str, slice]]:
 
 
 @dataclass(slots=True)
-class _Pages:
+class _Pages(Progress):
     """Lists of texts, each with as many as one recall shows."""
 
     done: list[Stretch] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     room: int = PAGE_CHARS
     last: int = 0
+    seen: set[str] = field(default_factory=set)
+
+    def open(self) -> list[Stretch]:
+        """The page that is being filled."""
+        return [Stretch(self.last, "\n".join(self.lines))] if self.lines else []
 
     def turn(self) -> None:
-        if self.lines:
-            self.done.append(Stretch(self.last, "\n".join(self.lines)))
+        self.done += self.open()
         self.lines, self.room = [], PAGE_CHARS
 
     def line(self, message: int, line: str, shown_chars: int) -> None:
