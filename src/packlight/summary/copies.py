@@ -52,7 +52,7 @@ def copies_text(models: Sequence[FileModel], blocks: Sequence[Block], max_chars:
 
 def _blocks(models: Sequence[FileModel], shown: Collection[str], turns: Sequence[int]) -> Iterator[Block]:
     for f, model in enumerate(models):
-        size = sum(len(line) + 1 for fragment in model.fragments for line in fragment.lines)
+        size = sum(sum(map(len, fragment.lines)) + len(fragment.lines) for fragment in model.fragments)
         base = 0.65 * turns[model.last] - 6 * math.log(max(size / 3, 600) / 600)
         base += 20 if model.edited else -30 if _FOREIGN.search(normal(model.path)) else 0
         for g, fragment in enumerate(model.fragments):
@@ -68,7 +68,9 @@ _FOREIGN = rule(r"(?:^|/)(?:node_modules|site-packages|dist|target|vendor|\.git|
 def _runs(model: FileModel, fragment: Fragment, shown: Collection[str]) -> Iterator[tuple[int, int, int]]:
     """Runs of at most 40 lines of equal age and kind that are not shown elsewhere: (first, last, bonus)."""
     marks = [
-        None if (len(line) > 8 and line in shown) or _is_clipped(line) else (t, _bonus(line) if model.edited else 0)
+        None
+        if (len(line) > 8 and line in shown) or (len(line) >= 500 and line.endswith(_CLIPPED))
+        else (t, _bonus(line) if model.edited and ("[ ]" in line or line[:1] == "#") else 0)
         for line, t in zip(fragment.lines, fragment.touched, strict=True)
     ]
     first = 0
@@ -80,9 +82,8 @@ def _runs(model: FileModel, fragment: Fragment, shown: Collection[str]) -> Itera
             first = i
 
 
-def _is_clipped(line: str) -> bool:
-    """Whether a read cut this line: tools cut at 500 characters and more."""
-    return len(line) >= 500 and line.endswith(("truncated]", "truncated)", "..."))
+_CLIPPED = ("truncated]", "truncated)", "...")
+"""How a line ends that a read has cut: tools cut at 500 characters and more."""
 
 
 def _bonus(line: str) -> int:

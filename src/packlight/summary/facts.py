@@ -117,8 +117,8 @@ class Facts:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        lines = (line for text in self.visible_texts for line in text.split("\n") if len(line) > 8)
-        shown = {_NUMBERED.sub("", line, count=1) for line in lines}
+        lines = {line for text in self.visible_texts for line in text.split("\n") if len(line) > 8}
+        shown = {_NUMBERED.sub("", line, count=1) if line[0].isspace() or line[0].isdigit() else line for line in lines}
         return ranked_blocks(self.models, shown, self.view.turns)
 
     @cached_property

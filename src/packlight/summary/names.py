@@ -149,19 +149,22 @@ class Mentions:
         return Names(self.paths, sorted(self._scored(visible)))
 
     def _scored(self, visible: Collection[bytes]) -> Iterator[tuple[float, str, int]]:
-        words, last, now = self.words, self.last, self.now
-        found = [n for n in last if words[n].raw not in visible and words[n].bare not in visible]
+        words, last, counts, now = self.words, self.last, self.counts, self.now
+        found = [n for n in last if words[n][0] not in visible and words[n][1] not in visible]
         if len(found) > _MAX_CANDIDATES:
             found = sorted(found, key=lambda n: (-last[n], words[n].name))[:_MAX_CANDIDATES]
+        often = {count: 0.8 * math.log(count) for count in set(counts.values())}
         ages = {turn: 1.2 * math.exp((turn - now) / 100) for turn in set(last.values())}
+        of_file = [*self.file_scores, 0.0]  # the last is of no file, -1
         best: dict[str, tuple[float, int]] = {}
         for n in found:
-            word, group = words[n], self.owner.get(n, -1)
-            score = 0.8 * math.log(self.counts[n]) + ages[last[n]] - word.length
-            score += (self.file_scores[group] if group >= 0 else 0.0) + (0.7 if n in self.typed else 0.0) + word.kind
+            _, _, name, length, kind = words[n]
+            group = self.owner.get(n, -1)
+            score = often[counts[n]] + ages[last[n]] - length
+            score += of_file[group] + (0.7 if n in self.typed else 0.0) + kind
             scored = (round(score, 6), group)
-            if word.name not in best or scored > best[word.name]:
-                best[word.name] = scored
+            if name not in best or scored > best[name]:
+                best[name] = scored
         return ((-score, name, group) for name, (score, group) in best.items() if score >= MIN_SCORE)
 
 
