@@ -72,7 +72,7 @@ def lookup(model: str, overrides: Mapping[str, Any] | None = None) -> Model | No
     `overrides` maps ids to fields of `Model`, as does the JSON file named by the environment variable
     PACKLIGHT_MODELS; they come first, and may name models that the data does not have.
     """
-    names = list(dict.fromkeys(_names(model)))
+    names = _names(model)
     given = {**_user_file(os.environ.get("PACKLIGHT_MODELS", "")), **(overrides or {})}
     known = next((_build(name) for name in names if name in _data()), None)
     own = next((given[name] for name in names if name in given), None)
@@ -82,7 +82,8 @@ def lookup(model: str, overrides: Mapping[str, Any] | None = None) -> Model | No
     return _overridden(base, own)
 
 
-def _names(model: str) -> list[str]:
+@lru_cache(maxsize=64)
+def _names(model: str) -> tuple[str, ...]:
     """The ways to read an id, the most exact first."""
     name = model.strip()
     names = [name, name.lower()]
@@ -95,7 +96,7 @@ def _names(model: str) -> list[str]:
         if "claude" in undated:
             names += [undated.replace(".", "-"), undated.replace(".", "-").removesuffix("-latest")]
             names += [_reordered(undated.replace(".", "-"))]
-    return [n for n in names if n]
+    return tuple(dict.fromkeys(n for n in names if n))
 
 
 def _reordered(name: str) -> str:

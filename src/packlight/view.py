@@ -313,8 +313,7 @@ def apply(
         out.extend(items[at : edit.start[0]])
         if len(edit.start) == 1:
             if move_marks and edit.action != "repaired":  # mended ones keep their own
-                old = [plain(m) for m in items[edit.start[0] : edit.end[0]]]
-                out.extend(_with_mark(fmt, edit.replacement, old))
+                out.extend(_with_mark(fmt, edit.replacement, items[edit.start[0] : edit.end[0]], plain))
             else:
                 out.extend(edit.replacement)
             at = edit.end[0]
@@ -350,13 +349,27 @@ def _last_mark(blocks: Iterable[Json]) -> Json | None:
     return marks[-1] if marks else None
 
 
-def _with_mark(fmt: Format, new: Sequence[Json], old: Sequence[Mapping[str, Json]]) -> list[Json]:
-    mark = _last_mark(b for m in old for b in ((fmt.blocks(m) or []) if fmt.name != "responses" else ()))
+def _with_mark(fmt: Format, new: Sequence[Json], old: Sequence[Any], plain: Callable[[Any], Json]) -> list[Json]:
     out = list(new)
-    blocks = fmt.blocks(out[-1]) if mark is not None and out else None
+    if not out or fmt.name == "responses":
+        return out
+    marks = (_last_mark(fmt.blocks(plain(m)) or ()) for m in reversed(old) if _may_be_marked(m))
+    mark = next((m for m in marks if m is not None), None)
+    blocks = fmt.blocks(out[-1]) if mark is not None else None
     if blocks and isinstance(blocks[-1], dict):
         out[-1] = fmt.with_blocks(out[-1], [*blocks[:-1], {**blocks[-1], "cache_control": mark}])
     return out
+
+
+def _may_be_marked(message: Any) -> bool:
+    """False for what is surely without a cache mark: nearly every message, and every call asks it of all."""
+    content = message.get("content") if type(message) is dict else None
+    if type(content) is not list:
+        return type(content) is not str
+    for block in content:  # noqa: SIM110
+        if type(block) is not dict or "cache_control" in block:
+            return True
+    return False
 
 
 def marked_as(fmt: Format, originals: Sequence[Json], given: Sequence[Json], edits: Sequence[Edit]) -> list[Json]:
