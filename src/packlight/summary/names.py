@@ -8,7 +8,6 @@ depends on a hash seed.
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +151,7 @@ class Mentions:
         words, last, counts, now = self.words, self.last, self.counts, self.now
         found = [n for n in last if words[n][0] not in visible and words[n][1] not in visible]
         if len(found) > _MAX_CANDIDATES:
-            found = sorted(found, key=lambda n: (-last[n], words[n].name))[:_MAX_CANDIDATES]
+            found = sorted(found, key=lambda n: (-last[n], words[n][2]))[:_MAX_CANDIDATES]
         often = {count: 0.8 * math.log(count) for count in set(counts.values())}
         ages = {turn: 1.2 * math.exp((turn - now) / 100) for turn in set(last.values())}
         of_file = [*self.file_scores, 0.0]  # the last is of no file, -1
@@ -162,6 +161,8 @@ class Mentions:
             group = self.owner.get(n, -1)
             score = often[counts[n]] + ages[last[n]] - length
             score += of_file[group] + (0.7 if n in self.typed else 0.0) + kind
+            if score < MIN_SCORE - 1e-6:
+                continue
             scored = (round(score, 6), group)
             if name not in best or scored > best[name]:
                 best[name] = scored
@@ -199,21 +200,14 @@ def _file_score(touch: Touch, now: int) -> float:
 def _kind_score(name: str) -> float:
     if name.isdigit():
         return -2.6
-    if _COMPOUND.fullmatch(name):
+    if "-" in name and _COMPOUND.fullmatch(name):
         return -0.5
-    return 0.5 if _FILE.search(name) or _ID.fullmatch(name) else 0.0
+    return 0.5 if ("." in name and _FILE.search(name)) or (len(name) >= 12 and _ID.fullmatch(name)) else 0.0
 
 
-class _Word(NamedTuple):
-    """A piece of a text that is a name."""
-
-    raw: bytes
-    bare: bytes
-    """Without what stands around the name."""
-    name: str
-    length: float
-    """What the length of the name costs it."""
-    kind: float
+_Word = tuple[bytes, bytes, str, float, float]
+"""A piece of a text that is a name; without what stands around the name; the name; what its length costs it; how much
+names of its kind are worth."""
 
 
 class Known:
@@ -225,38 +219,39 @@ class Known:
     def __init__(self) -> None:
         self.words: list[_Word] = []
         self._numbers: dict[bytes, int] = {}
-        self._texts: dict[int, tuple[str, int, array[int]]] = {}
+        self._texts: dict[int, tuple[str, int, list[int]]] = {}
         """By the text's id: the text, the hash of the lines that count, the numbers of the names in them."""
 
-    def read(self, sources: Iterable[tuple[Source, str]]) -> list[tuple[Source, array[int]]]:
+    def read(self, sources: Iterable[tuple[Source, str]]) -> list[tuple[Source, list[int]]]:
         """The sources with the numbers of their names; what a source says that no newer one does comes with it."""
         if len(self.words) > _MAX_KNOWN:
             self.words, self._numbers, self._texts = [], {}, {}
         old, self._texts = self._texts, {}
-        found: list[tuple[Source, array[int]]] = []
-        new: list[tuple[set[bytes], array[int]]] = []
+        found: list[tuple[Source, list[int]]] = []
+        new: list[tuple[set[bytes], list[int]]] = []
         for source, text in sources:
             key, mark = id(source.text), hash(text)
             known = old.get(key)
             if known is None or known[0] is not source.text or known[1] != mark:
-                known = (source.text, mark, array("I"))
+                known = (source.text, mark, [])
                 new.append((set(words_of(mask(text))), known[2]))
             self._texts[key] = known
             found.append((source, known[2]))
         self._learn(set().union(*(words for words, _ in new)))
-        number = self._numbers.get
+        known_words = self._numbers.keys()
         for words, numbers in new:
-            numbers.extend(n for n in map(number, words) if n is not None)
+            numbers.extend(map(self._numbers.__getitem__, known_words & words))
         return found
 
     def _learn(self, words: set[bytes]) -> None:
         """Tells names from other words. All of it in C: this is where the time goes."""
-        for raw, bare in _NAME.findall(b"\n".join(w for w in words.difference(self._numbers) if len(w) <= 124)):
+        others = [w for w in words.difference(self._numbers) if not (w.isalpha() and w[1:].islower()) and len(w) <= 124]
+        for raw, bare in _NAME.findall(b"\n".join(others)):
             name = bare.decode("ascii")
             if not _JUNK.fullmatch(name) or _NUMBER.fullmatch(name):
                 self._numbers[raw] = len(self.words)
                 bare = raw if len(bare) == len(raw) else bare
-                self.words.append(_Word(raw, bare, name, math.log(len(name) + 1), _kind_score(name)))
+                self.words.append((raw, bare, name, math.log(len(name) + 1), _kind_score(name)))
 
 
 def _newest(sources: Iterable[Source]) -> Iterator[tuple[Source, str]]:
