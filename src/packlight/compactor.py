@@ -25,7 +25,7 @@ from .measure import Gauge
 from .outcome import result_of, unread
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
 from .policy import RECORDED, Policy, preset
-from .reading import Reader, Seen
+from .reading import Reader, Seen, remember
 from .records import Records
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import Store, open_store
@@ -406,6 +406,7 @@ class Compactor:
 
     def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
         """Makes the view ready for a plan; the error is that of a transcript that could not be written."""
+        remember(work.source.memory)
         ledger = Ledger(self.store, self.owner, recall=self._recall)
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         transcript, unwritten = self._transcript(work)

@@ -19,6 +19,8 @@ from .types import Format, Json, Message
 
 MAX_CONVERSATIONS = 64
 """How many conversations are kept read; a further one is read anew from its request."""
+MAX_REMEMBERED = 6
+"""Of how many conversations a process remembers what their last batches worked out: one to five megabytes each."""
 _RECHECKED = 2
 """The newest messages are looked at again although their objects are the same: loops append to them."""
 
@@ -102,6 +104,19 @@ class Seen:
         while end and messages[end - 1].role == "assistant":
             end -= 1
         return next((i + 1 for i in range(end - 1, -1, -1) if messages[i].role == "assistant"), 0)
+
+
+_remembered: OrderedDict[int, dict[str, Any]] = OrderedDict()
+_remembering = threading.Lock()
+
+
+def remember(memory: dict[str, Any]) -> None:
+    """Keeps the memory of a conversation that has a batch now, and empties that of the one whose last is oldest."""
+    with _remembering:
+        _remembered[id(memory)] = memory
+        _remembered.move_to_end(id(memory))
+        while len(_remembered) > MAX_REMEMBERED:
+            _remembered.popitem(last=False)[1].clear()
 
 
 class Reader:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from operator import is_
 
-from ..types import Part
+from ..types import Message, Part
 from ..view import View
 from .effect import PATHLESS, Effect
 from .effects import line_effects, script_effect
@@ -41,7 +41,7 @@ def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -
         return files.leads_to(view, start, end, ()) and files.knows(events)
 
     files, others = resumed(view, "file_models", fits, lambda: _Files(start, start))
-    files.view = view
+    files.messages = view.messages
     new = events[len(files.events) :]
     files.events.extend(new)
     for event in _with_agents(view, new, files.end, end):
@@ -86,7 +86,7 @@ def _hands_over(call: Part) -> bool:
 
 @dataclass(slots=True)
 class _Files(Progress):
-    view: View = field(init=False)
+    messages: Sequence[Message] = ()
     events: list[FileEvent] = field(default_factory=list)
     """Those that were followed."""
     models: dict[str, FileModel] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class _Files(Progress):
         """Whether the first command of a failed line did its work."""
         if not event.effects[0].is_first or event.result_message < 0:
             return False
-        return not _NOT_DONE.search(self.view.messages[event.result_message].parts[event.result_place].text, 0, 2_000)
+        return not _NOT_DONE.search(self.messages[event.result_message].parts[event.result_place].text, 0, 2_000)
 
     def doubt(self, event: FileEvent, kind: str) -> None:
         """A touch whose outcome is not known."""
@@ -258,7 +258,7 @@ class _Files(Progress):
 
     def snippet(self, model: FileModel, event: FileEvent) -> None:
         """The numbered lines that some tools show of the file after an edit."""
-        result = self.view.messages[event.result_message].parts[event.result_place]
+        result = self.messages[event.result_message].parts[event.result_place]
         head = result.text[:400]
         if "modified on disk" in head:
             model.lose_numbers()
@@ -269,7 +269,7 @@ class _Files(Progress):
 
     def refused(self, event: FileEvent) -> None:
         """A failed edit: when the text is said to be missing that is known here, what is known is wrong."""
-        result = self.view.messages[event.result_message].parts[event.result_place]
+        result = self.messages[event.result_message].parts[event.result_place]
         key = self.one(event, lambda m: event.old in m.text())
         model = self.models.get(key)
         if model is None:
@@ -281,7 +281,7 @@ class _Files(Progress):
             self.drop([key] if is_told else [])
 
     def read(self, event: FileEvent) -> None:
-        result = self.view.messages[event.result_message].parts[event.result_place]
+        result = self.messages[event.result_message].parts[event.result_place]
         if result.media or len(result.text) > _MAX_FILE_CHARS or _is_report(result, event):
             return
         text, first, is_whole = shown_lines(result, event)

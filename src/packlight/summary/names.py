@@ -25,7 +25,7 @@ _MAX_SEEN_CHARS = 10 * MAX_CHARS
 _MAX_TEXT_CHARS = 120_000
 """Of one text: its beginning and its end."""
 _MAX_CANDIDATES = 6_000
-_MAX_KNOWN = 40_000
+_MAX_KNOWN = 12_000
 """Names that are remembered of one conversation."""
 
 MIN_SCORE = -2.8
