@@ -148,19 +148,19 @@ class Mentions:
         return Names(self.paths, sorted(self._scored(visible)))
 
     def _scored(self, visible: Collection[bytes]) -> Iterator[tuple[float, str, int]]:
-        words, last, counts, now = self.words, self.last, self.counts, self.now
+        words, last, counts, owner, typed = self.words, self.last, self.counts, self.owner, self.typed
         found = [n for n in last if words[n][0] not in visible and words[n][1] not in visible]
         if len(found) > _MAX_CANDIDATES:
             found = sorted(found, key=lambda n: (-last[n], words[n][2]))[:_MAX_CANDIDATES]
         often = {count: 0.8 * math.log(count) for count in set(counts.values())}
-        ages = {turn: 1.2 * math.exp((turn - now) / 100) for turn in set(last.values())}
+        ages = {turn: 1.2 * math.exp((turn - self.now) / 100) for turn in set(last.values())}
         of_file = [*self.file_scores, 0.0]  # the last is of no file, -1
         best: dict[str, tuple[float, int]] = {}
         for n in found:
             _, _, name, length, kind = words[n]
-            group = self.owner.get(n, -1)
+            group = owner.get(n, -1)
             score = often[counts[n]] + ages[last[n]] - length
-            score += of_file[group] + (0.7 if n in self.typed else 0.0) + kind
+            score += of_file[group] + (0.7 if n in typed else 0.0) + kind
             if score < MIN_SCORE - 1e-6:
                 continue
             scored = (round(score, 6), group)
@@ -188,7 +188,7 @@ def mentions(sources: Iterable[Source], touched: Mapping[str, Touch], now: int, 
     filed = [(ranks[source.path], numbers) for source, numbers in found if source.path in ranks]
     for rank, numbers in sorted(filed, key=lambda f: f[0]):
         owner.update(dict.fromkeys(numbers, rank))
-    counts = Counter(chain.from_iterable(numbers for _, numbers in found))
+    counts = dict(Counter(chain.from_iterable(numbers for _, numbers in found)))
     return Mentions(known.words, counts, last, owner, typed, paths, [scores[p] for p in paths], now)
 
 

@@ -175,11 +175,12 @@ def decisions(view: View, start: int, end: int, max_chars: int) -> list[str]:
     out: list[str] = []
     room, answers_room = max_chars, max_chars * 2 // 3
     seen: set[str] = set()
+    known: dict[int, tuple[str, str]] = view.memory.setdefault("settled", {})
     for n, (text, is_answer) in enumerate(_statements(view, start, end)):
         if room < 60:
             break
         whole = n < 2 or (is_answer and answers_room > 0)
-        told = one_line(text, min(700, room)) if whole else _settled(text, min(300, room))
+        told = one_line(text, min(700, room)) if whole else _settled(known, text, min(300, room))
         if told and told not in seen:
             seen.add(told)
             out.append(told)
@@ -203,9 +204,16 @@ def _statements(view: View, start: int, end: int) -> Iterator[tuple[str, bool]]:
         yield from ((text, is_answer) for text in reversed(texts))
 
 
-def _settled(text: str, limit_chars: int) -> str:
-    text = text[:3_000]
+def _settled(known: dict[int, tuple[str, str]], text: str, limit_chars: int) -> str:
+    """The sentence in which a text settles something; looked for once, most have none."""
+    found = known.get(id(text))
+    if found is None or found[0] is not text:
+        found = known[id(text)] = (text, _sentence(text[:3_000]))
+    return one_line(found[1], limit_chars)
+
+
+def _sentence(text: str) -> str:
     if not holds_any(text, _SIGNS):
         return ""
     found = (s[0] for s in _SENTENCE.finditer(text) if _DECIDES.search(s[0]))
-    return next((one_line(s, limit_chars) for s in found if not _PASSING.match(s.strip())), "")
+    return next((s for s in found if not _PASSING.match(s.strip())), "")
