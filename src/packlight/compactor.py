@@ -25,7 +25,7 @@ from .measure import Gauge
 from .outcome import result_of, unread
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
 from .policy import RECORDED, Policy, preset
-from .reading import Reader, Seen, remember
+from .reading import Reader, Seen, memory_of
 from .records import Records
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import Store, open_store
@@ -333,7 +333,6 @@ class Compactor:
             head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
-            memory=source.memory,
         )
         view, size = self._gauge.measured(seen, source, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
@@ -406,7 +405,6 @@ class Compactor:
 
     def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
         """Makes the view ready for a plan; the error is that of a transcript that could not be written."""
-        remember(work.source.memory)
         ledger = Ledger(self.store, self.owner, recall=self._recall)
         work.conversation = work.conversation or work.source.chain[-1].hex()[:16]
         transcript, unwritten = self._transcript(work)
@@ -416,6 +414,7 @@ class Compactor:
             refer=ledger.refer,
             enlist=ledger.enlist if self._recall == "ref" else None,
             transcript=transcript,
+            memory=memory_of(work.source),
         )
         return ledger, unwritten
 

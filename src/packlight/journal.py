@@ -288,14 +288,14 @@ def _blobs(view: View, own: Sequence[Edit]) -> tuple[dict[str, Blob], dict[int, 
     """The source messages that a batch touches, whole, by hash; and which message is which."""
     blobs: dict[str, Blob] = {}
     places: dict[int, str] = {}
-    known: dict[int, tuple[Message, str]] = view.memory.setdefault("originals", {})
+    known: dict[int, str] = view.memory.setdefault("originals", {})
     for edit in own:
         for i in range(edit.start[0], edit.end[0] + (len(edit.end) == 2)):
-            message = view.messages[i]
-            if i not in known or known[i][0] is not message:
-                known[i] = message, hashlib.sha256(encode_as_is(message.data)).hexdigest()
-            places[i] = known[i][1]
-            blobs[places[i]] = partial(encode_as_is, message.data)
+            data = view.messages[i].data
+            if i not in known:
+                known[i] = hashlib.sha256(encode_as_is(data)).hexdigest()
+            places[i] = known[i]
+            blobs[places[i]] = partial(encode_as_is, data)
     return blobs, places
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from .formats import identity, plain, read_message
 from .journal import Batch, Journal, chain_start, extend_chain
@@ -23,6 +23,19 @@ MAX_REMEMBERED = 6
 """Of how many conversations a process remembers what their last batches worked out: one to five megabytes each."""
 _RECHECKED = 2
 """The newest messages are looked at again although their objects are the same: loops append to them."""
+
+
+class Thread:
+    """Stands for a conversation: lists of messages that go on from one another share it."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+        self.chain: Sequence[bytes] = ()
+        """Of the messages that the memory is about."""
+
+
+_recent: OrderedDict[int, ref[Thread]] = OrderedDict()
+_remembering = threading.Lock()
 
 
 class Seen:
@@ -46,8 +59,7 @@ class Seen:
         self.source: Seen | None = None
         self.ahead = 0
         """By how many messages the list is longer than its source."""
-        self.memory: dict[str, Any] = {}
-        """What is remembered of the conversation from one batch to the next (see `View.memory`)."""
+        self.thread = Thread()
 
     def __len__(self) -> int:
         return self._length
@@ -86,7 +98,7 @@ class Seen:
         """One with its first messages; with all of them it goes on in the same lists and knows the same batch."""
         new = Seen(self.format, self._chain[0])
         new._length = length
-        new.memory = self.memory
+        new.thread = self.thread
         if length == self._length:
             new.looked_up, new.batch, new.given, new.ahead = self.looked_up, self.batch, self.given, self.ahead
             new.source = self.source.first(len(self.source)) if self.source else None
@@ -106,17 +118,22 @@ class Seen:
         return next((i + 1 for i in range(end - 1, -1, -1) if messages[i].role == "assistant"), 0)
 
 
-_remembered: OrderedDict[int, dict[str, Any]] = OrderedDict()
-_remembering = threading.Lock()
-
-
-def remember(memory: dict[str, Any]) -> None:
-    """Keeps the memory of a conversation that has a batch now, and empties that of the one whose last is oldest."""
+def memory_of(seen: Seen) -> dict[str, Any]:
+    """What the last batches of the conversation worked out of its messages (see `View.memory`); a fork has its own."""
     with _remembering:
-        _remembered[id(memory)] = memory
-        _remembered.move_to_end(id(memory))
-        while len(_remembered) > MAX_REMEMBERED:
-            _remembered.popitem(last=False)[1].clear()
+        known, chain = seen.thread.chain, seen.chain
+        common = min(len(known), len(chain))
+        if common and known[common - 1] != chain[common - 1]:
+            seen.thread = Thread()
+        thread = seen.thread
+        thread.chain = max(thread.chain, chain, key=len)
+        _recent[id(thread)] = ref(thread)
+        _recent.move_to_end(id(thread))
+        while len(_recent) > MAX_REMEMBERED:
+            oldest = _recent.popitem(last=False)[1]()
+            if oldest is not None:
+                oldest.memory = {}
+        return thread.memory
 
 
 class Reader:

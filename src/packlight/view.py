@@ -128,7 +128,7 @@ class View:
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """What was worked out of the source once, for all views of it: it does not depend on the edits."""
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The same for the next requests of the conversation as well. Another one may share its beginning, and this."""
+    """The same from one batch of the conversation to the next: for lists of messages that go on from one another."""
 
     def with_edits(self, planned: Iterable[Edit]) -> View:
         """The view with these edits as well. Raises ValueError when one cuts across another."""

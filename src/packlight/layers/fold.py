@@ -11,8 +11,8 @@ from typing import Any
 
 from ..laws import pinned, segments
 from ..summary.wording import target_at
-from ..types import Edit, Json, Part
-from ..view import Place, View, plain_reference
+from ..types import Edit, Json
+from ..view import View, plain_reference
 from .keep import kept_messages, typed_messages
 
 Run = tuple[int, int]
@@ -126,33 +126,31 @@ def _same_span(view: View, run: Run) -> bool:
 
 def contents(view: View, runs: Iterable[Run]) -> str:
     """A list of what was taken out, one line a call or text, each with its reference; in files also its line there."""
-    head = [f"Each text in full: {view.transcript}, one message a line."] if view.transcript else []
-    known: dict[Place, tuple[Part, Part | None, str]] = view.memory.setdefault("contents", {})
-    lines = (
-        (i, _line(view, known, (i, k), part))
-        for a, b in runs
-        for i in range(a, b)
-        for k, part in enumerate(view.messages[i].parts)
-        if part.text
-    )
-    return "\n".join(head + [f"line {i + 1}: {line}" if head else line for i, line in lines if line])
+    if view.transcript:
+        head = f"Each text in full: {view.transcript}, one message a line."
+        return "\n".join(
+            [head, *(f"line {i + 1}: {line}" for a, b in runs for i in range(a, b) for line in _lines(view, i))]
+        )
+    known: dict[int, str] = view.memory.setdefault("contents", {})
+    for a, b in runs:
+        for i in range(a, b):
+            if i not in known:
+                known[i] = "\n".join(_lines(view, i))
+    return "\n".join(lines for a, b in runs for i in range(a, b) if (lines := known[i]))
 
 
-def _line(view: View, known: dict[Place, tuple[Part, Part | None, str]], place: Place, part: Part) -> str:
-    """A text's reference and whose it is; empty where there is nothing to say of it. Made once for a conversation."""
-    call = view.call_of(*place) if part.kind == "result" else None
-    line = known.get(place)
-    if line is None or line[0] is not part or line[1] is not call:
-        about = _about(view, *place, call)
-        line = known[place] = (part, call, f"{plain_reference(part.text)[0]} {about}" if about else "")
-    return line[2]
+def _lines(view: View, i: int) -> Iterator[str]:
+    """The references of a message's texts, and whose they are."""
+    for k, part in enumerate(view.messages[i].parts):
+        if part.text and (about := _about(view, i, k)):
+            yield f"{plain_reference(part.text)[0]} {about}"
 
 
-def _about(view: View, i: int, k: int, call: Part | None) -> str:
-    """Whose text it is, in a few words."""
+def _about(view: View, i: int, k: int) -> str:
+    """Whose text it is, in a few words. Cheap on purpose: a long history has ten thousand of them."""
     part = view.messages[i].parts[k]
     if part.kind == "result":
-        tool = call.tool if call else "a tool result"
+        tool = call.tool if (call := view.call_of(i, k)) else "a tool result"
         size = f"{len(part.text):,} characters"
         return f"{tool} {target_at(view, i, k)} -> {'error, ' if part.is_error else ''}{size}"
     shown = " ".join(part.text[:400].split())[:100] if part.kind == "text" else ""

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Literal
 
 from ..types import Json, Part
-from ..view import Place, View
+from ..view import View
 from .effect import PATHLESS, Effect
 from .effects import line_effects, script_effect, touches_files
 from .rules import holds_any, rule
@@ -81,21 +81,24 @@ _message_of = attrgetter("message")
 
 
 def _all_events(view: View) -> list[FileEvent]:
-    events: list[FileEvent] = []
+    """Those up to the first call without an answer are remembered."""
     messages, answer = view.messages, view.pairs.answer
-    known: dict[Place, tuple[Part, Part | None, Place, list[FileEvent]]] = view.memory.setdefault("file_events", {})
-    for i, message in enumerate(messages):
-        for k, part in enumerate(message.parts):
+    settled, known = view.memory.get("file_events", (0, ()))
+    if settled > len(messages):
+        settled, known = 0, ()
+    events: list[FileEvent] = list(known)
+    first_open, done = len(messages), 0
+    for i in range(settled, len(messages)):
+        for k, part in enumerate(messages[i].parts):
             if part.kind != "call" or part.server:
                 continue
             j, m = answer.get((i, k), (-1, -1))
             result = messages[j].parts[m] if j >= 0 else None
-            old = known.get((i, k))
-            if old is None or old[0] is not part or old[1] is not result or old[2] != (j, m):
-                ok = result is not None and not is_failure(result)
-                own = list(_Call(part, i, k, j, m, ok, result).events())
-                old = known[i, k] = (part, result, (j, m), own)
-            events.extend(old[3])
+            if result is None and i < first_open:
+                first_open, done = i, sum(e.message < i for e in events)
+            ok = result is not None and not is_failure(result)
+            events.extend(_Call(part, i, k, j, m, ok, result).events())
+    view.memory["file_events"] = (first_open, events[:done] if first_open < len(messages) else list(events))
     return events
 
 

@@ -38,7 +38,7 @@ def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -
     """What the events leave known, one model a file, in the order the files were last touched."""
 
     def fits(files: _Files) -> bool:
-        return files.leads_to(view, start, end, ()) and files.knows(events)
+        return files.leads_to(start, end, ()) and files.knows(events)
 
     files, others = resumed(view, "file_models", fits, lambda: _Files(start, start))
     files.messages = view.messages
@@ -53,7 +53,7 @@ def file_models(view: View, events: Sequence[FileEvent], start: int, end: int) -
                 files.upset(effect)
         elif event.path and event.action != "search":
             files.take(event)
-    files.reached(view, end, ())
+    files.reached(end, ())
     found = [m.snapshot() for m in files.models.values()]
     put_down(view, "file_models", files, others)
     return sorted((m for m in found if m.fragments), key=lambda m: (m.last, m.path))

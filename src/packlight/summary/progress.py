@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..types import Message
 from ..view import View
 
 _MOST = 2
@@ -19,21 +18,15 @@ class Progress:
 
     start: int
     end: int = 0
-    source: tuple[Message, ...] = ()
-    """All of the source up to there."""
     kept: frozenset[int] = frozenset()
 
-    def leads_to(self, view: View, start: int, end: int, kept: Collection[int]) -> bool:
+    def leads_to(self, start: int, end: int, kept: Collection[int]) -> bool:
         """Whether the same would have been worked out on the way to this end."""
-        return (
-            self.start == start
-            and self.end <= end
-            and self.source == tuple(view.messages[: self.end])
-            and self.kept == frozenset(i for i in kept if i < self.end)
-        )
+        within = self.start == start and self.end <= end
+        return within and self.kept == frozenset(i for i in kept if i < self.end)
 
-    def reached(self, view: View, end: int, kept: Collection[int]) -> None:
-        self.end, self.source, self.kept = end, tuple(view.messages[:end]), frozenset(i for i in kept if i < end)
+    def reached(self, end: int, kept: Collection[int]) -> None:
+        self.end, self.kept = end, frozenset(i for i in kept if i < end)
 
 
 Work = TypeVar("Work", bound=Progress)

@@ -70,6 +70,8 @@ def _replaced(
     pattern: re.Pattern[str], signs: Mapping[str, int], new: Callable[[re.Match[str]], str], text: str
 ) -> str:
     """`pattern.sub(new, text)`, tried only where a sign stands: looking for one takes a tenth of the time."""
+    if not holds_any(text, signs):
+        return text
     starts: list[int] = []
     for sign, place in signs.items():
         at = text.find(sign)

@@ -175,7 +175,7 @@ def decisions(view: View, start: int, end: int, max_chars: int) -> list[str]:
     out: list[str] = []
     room, answers_room = max_chars, max_chars * 2 // 3
     seen: set[str] = set()
-    known: dict[int, tuple[str, str]] = view.memory.setdefault("settled", {})
+    known: dict[str, str] = view.memory.setdefault("settled", {})
     for n, (text, is_answer) in enumerate(_statements(view, start, end)):
         if room < 60:
             break
@@ -204,12 +204,11 @@ def _statements(view: View, start: int, end: int) -> Iterator[tuple[str, bool]]:
         yield from ((text, is_answer) for text in reversed(texts))
 
 
-def _settled(known: dict[int, tuple[str, str]], text: str, limit_chars: int) -> str:
+def _settled(known: dict[str, str], text: str, limit_chars: int) -> str:
     """The sentence in which a text settles something; looked for once, most have none."""
-    found = known.get(id(text))
-    if found is None or found[0] is not text:
-        found = known[id(text)] = (text, _sentence(text[:3_000]))
-    return one_line(found[1], limit_chars)
+    if text not in known:
+        known[text] = _sentence(text[:3_000])
+    return one_line(known[text], limit_chars)
 
 
 def _sentence(text: str) -> str:

@@ -48,9 +48,7 @@ def texts_of(part: Part) -> Iterator[tuple[str, str]]:
 
 def stretches(view: View, start: int, end: int, kept: Collection[int] = ()) -> list[Stretch]:
     """The stretches of source messages [start, end), oldest first. Where one begins does not depend on `end`."""
-    pages, others = resumed(
-        view, KIND, lambda p: p.leads_to(view, start, end, kept), lambda: _Pages(start=start, end=start)
-    )
+    pages, others = resumed(view, KIND, lambda p: p.leads_to(start, end, kept), lambda: _Pages(start=start, end=start))
     for i in range(pages.end, end):
         for k, part in enumerate(() if i in kept else view.messages[i].parts):
             if part.kind == "thinking":
@@ -63,7 +61,7 @@ def stretches(view: View, start: int, end: int, kept: Collection[int] = ()) -> l
                     pages.add(i, plain_reference(text)[0], about, text)
             if part.kind == "call" and len(text := _arguments(part)) < _LEAST_ARGUMENTS_CHARS:
                 pages.line(i, f"- {part.tool[:80]} {one_line(text, _LEAST_ARGUMENTS_CHARS)}", 0)
-    pages.reached(view, end, kept)
+    pages.reached(end, kept)
     put_down(view, KIND, pages, others)
     return [*pages.done, *pages.open()]
 
