@@ -52,10 +52,11 @@ def mask(text: str) -> str:
     """The text with secret values replaced by `[masked]`; names of keys stay. The same object when there are none."""
     if _KEY_BEGIN in text:
         text = _without_key_blocks(text)
-    capitals = holds_any(text, _CAPITALS)
+    quoted = ('"' in text or "'" in text) and ("=" in text or ":" in text)
+    capitals = (quoted or "=" in text) and holds_any(text, _CAPITALS)
     if capitals and "=" in text:
         text = _replaced(_ENV, _ENV_SIGNS, _masked, text)
-    if ('"' in text or "'" in text) and ("=" in text or ":" in text):
+    if quoted:
         signs = {**_QUOTED_SIGNS, **_QUOTED_CAPITALS} if capitals else _QUOTED_SIGNS
         text = _replaced(_QUOTED, signs, _masked_literal, text)
     text = _replaced(_SHAPES, _SHAPE_SIGNS, lambda _: MASK, text)
