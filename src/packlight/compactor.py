@@ -402,6 +402,8 @@ class Compactor:
             raise
         except Exception as error:
             return result_of(work, work.view, (), str(error) or type(error).__name__, error=error)
+        finally:
+            work.view.memo.clear()  # callers keep what fit gave them, and with it the view
 
     def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
         """Makes the view ready for a plan; the error is that of a transcript that could not be written."""

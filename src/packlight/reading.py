@@ -132,6 +132,7 @@ def memory_of(seen: Seen) -> dict[str, Any]:
         while len(_recent) > MAX_REMEMBERED:
             oldest = _recent.popitem(last=False)[1]()
             if oldest is not None:
+                oldest.memory.clear()  # views of earlier requests may still hold it
                 oldest.memory = {}
         return thread.memory
 
