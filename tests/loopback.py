@@ -16,18 +16,18 @@ BOUND = "Invalid `signature` in `thinking` block. The block is bound to a differ
 
 
 class Loopback(ModelServer):
-    """`fault` gives the status to refuse a request (as JSON text) with, or None."""
+    """`fault` gives what to refuse a request (as JSON text) with, or its status; or None."""
 
     def __init__(self, window_tokens: int, turns: int = 60, **options: Any) -> None:
         super().__init__(self._say, window_tokens=window_tokens, judge=self._judge, **options)
         self.turns = turns
         self.binding = checker.Binding()
-        self.fault: Callable[[str], int | None] = lambda text: None
+        self.fault: Callable[[str], Refusal | int | None] = lambda text: None
 
     def answer(self, wire: Any, body: Json) -> tuple[int, Json]:
-        if (status := self.fault(json.dumps(body, ensure_ascii=False))) is not None:
+        if (fault := self.fault(json.dumps(body, ensure_ascii=False))) is not None:
             self.requests.append(body)
-            return self.refuse(wire, Refusal(status))
+            return self.refuse(wire, Refusal(fault) if isinstance(fault, int) else fault)
         return super().answer(wire, body)
 
     def _judge(self, wire: str, body: Json) -> list[str]:

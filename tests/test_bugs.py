@@ -38,6 +38,9 @@ from engine import (
     size_tokens,
     texts_of,
 )
+from packlight.integrations.cures import cure_of
+from packlight.integrations.events import StreamedError
+from talk import talk
 
 SKIPPED = {
     "B14": "no ids of calls in flight are kept anywhere; appending after a compaction is tested with B06 and B13",
@@ -55,7 +58,6 @@ SKIPPED = {
     "B119": "classification of errors: tests of overflow",
     "B121": "classification of errors",
     "B122": "test_proxy_errors: what no waiting cures shrinks the request",
-    "B124": "an error without a word is passed on as it is: it is not taken for an overflow by its size",
 }
 
 WIRES = ("anthropic", "chat", "responses")
@@ -1099,6 +1101,17 @@ def test_b123_no_fifth_mark(policy):
     c = compact(request, wire, policy, 3000)
     lawful(request, c, wire)
     assert json.dumps(c.request).count('"cache_control"') <= 4
+
+
+@pytest.mark.parametrize(("number", "cure"), [(0, None), (1, "shrink")])
+def test_b124_error_without_a_word_is_judged_by_our_own_estimate(number, cure):
+    case = bug("B124")["input"]
+    request = body(talk("chat", 20), "chat")
+    size = fit(request, "chat", window_tokens=10**6).report.tokens_after
+    window = round(size / case["own_estimate_ratio"][number])
+    c = fit(request, "chat", window_tokens=window, max_input_tokens=10**6)
+    assert cure_of(c, StreamedError(case["event"]), ()) == cure
+    assert cure_of(c, StreamedError(case["event"]), ("shrink",)) is None
 
 
 def test_sigxfsz_is_available():

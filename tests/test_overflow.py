@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from packlight.overflow import Overflow, classify
+from packlight.overflow import Overflow, classify, finds_fault, says_nothing
 
 CASES = [
     json.loads(line)
@@ -221,3 +221,68 @@ def test_cause_is_read():
     outer = RuntimeError("model call failed")
     outer.__cause__ = inner
     assert classify(outer).kind == "input_tokens"
+
+
+# --- what is no overflow, but may be one, or our fault ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_mute"),
+    [
+        (400, "", True),
+        (500, "", True),
+        (413, {}, True),
+        (400, "Bad Request", True),
+        (400, "400 Bad Request\n", True),
+        (400, {"error": {"message": "", "type": "invalid_request_error", "code": 400}}, True),
+        (400, {"error": "Bad Request", "statusCode": 400}, True),
+        (200, {"type": "error", "error": {"message": ""}}, True),
+        (None, {"type": "error", "error": {"message": ""}}, True),
+        (None, {"type": "response.failed", "response": {"status": "failed", "error": {"code": None}}}, True),
+        (400, {"error": {"message": "temperature: must be below 1", "type": "invalid_request_error"}}, False),
+        (400, {"error": {"message": "", "type": "authentication_error"}}, False),
+        (400, "请求失败", False),
+        (500, {"error": {"type": "api_error", "message": "Internal server error"}}, False),
+        (200, {"type": "error", "error": {"type": "overloaded_error", "message": ""}}, False),
+        (401, "", False),
+        (404, "", False),
+        (429, "", False),
+        (502, "", False),
+        (503, "", False),
+        (400, None, False),  # it could not be read
+        (None, "", False),  # no answer at all
+    ],
+)
+def test_error_that_says_nothing(status, body, is_mute):
+    error = SdkError("Error code", status, body)
+    assert says_nothing(error) is is_mute
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
+def test_recorded_errors_that_say_nothing(case):
+    """Copilot's `invalid_request_body` (O64) is an overflow at times; the other is one by its status of 413 (O76)."""
+    assert says_nothing(SdkError("", case["http_status"], case["body"])) is (case["id"] in ("O64", "O76"))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_fault"),
+    [
+        (400, None, True),
+        (422, {}, True),
+        (200, {"type": "error", "error": {"type": "invalid_request_error", "message": "messages.1: no"}}, True),
+        (None, {"message": "no", "type": "invalid_request_error", "code": "invalid_value"}, True),
+        (None, {"type": "error", "code": "invalid_prompt", "message": "no"}, True),
+        (None, {"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "no"}}}, True),
+        (None, {"error": {"code": 400, "message": "Provider returned error"}}, True),
+        (200, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, False),
+        (None, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, False),
+        (None, {"type": "invalid_request_error", "code": "rate_limit_exceeded", "message": "slow down"}, False),
+        (None, {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}, False),
+        (None, {"code": "invalid_api_key"}, False),
+        (None, None, False),
+        (401, {"error": {"type": "invalid_request_error"}}, False),
+        (500, {"error": {"code": 400}}, False),
+    ],
+)
+def test_error_that_finds_fault_with_a_request(status, body, is_fault):
+    assert finds_fault(SdkError("no", status, body)) is is_fault

@@ -400,6 +400,96 @@ def test_overflow_that_nothing_cures_comes_back_as_the_provider_said_it(wire, ho
     run(work())
 
 
+# --- other refusals --------------------------------------------------------------------------------------------------
+
+
+def fault_event(wire):
+    error = {"type": "invalid_request_error", "code": "invalid_value", "message": "some field is not what it should be"}
+    if wire == "responses":
+        return event({**error, "type": "error"}, "error")
+    return event({"type": "error", "error": error} if wire == "anthropic" else {"error": error}, "error")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_new_edits_refused_in_a_stream_are_taken_back(wire):
+    async def work():
+        good = b"".join(begun(wire)) + ended(wire, 9_000)
+        given = [agent_request(wire, turns, stream=True) for turns in (24, 25)]
+
+        async def answer(got: Message, link: Link) -> None:
+            is_given = got.body in map(encoded, given)
+            await send_all(link, good if is_given else begun(wire)[0] + fault_event(wire))
+
+        async with line(answer, window_tokens=16_000) as on:
+            for count, body in enumerate(given, 2):
+                got = await on.post(wire, body)
+                assert (got.status, got.body, len(on.upstream.requests)) == (200, good, count)
+            [thread] = on.proxy.watch.threads.values()
+            assert [turn.rescues for turn in thread.turns] == [1, 0]
+            assert "left alone" in thread.turns[-1].reason
+
+    run(work())
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_fault_in_a_stream_that_is_not_ours_comes_as_it_is_and_nothing_is_taken_back(wire):
+    async def work():
+        fault = begun(wire)[0] + fault_event(wire)
+
+        async def answer(got: Message, link: Link) -> None:
+            await send_all(link, fault)
+
+        async with line(answer, window_tokens=16_000) as on:
+            for count in (2, 3):  # the batch stands: there are no new edits the second time
+                got = await on.post(wire, agent_request(wire, 24, stream=True))
+                assert (got.status, got.body, len(on.upstream.requests)) == (200, fault, count)
+            [thread] = on.proxy.watch.threads.values()
+            assert not any("left alone" in turn.reason for turn in thread.turns)
+
+    run(work())
+
+
+def refuse_without_a_word(how):
+    if how == "stream":
+        return STREAM + chunk(event({"type": "error", "error": {"message": ""}}, "error")) + LAST
+    return reply(b"" if how == "empty" else b"Bad Request", "400 Bad Request")
+
+
+@pytest.mark.parametrize("how", ["empty", "text", "stream"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_error_without_a_word_near_the_window_is_tried_smaller(wire, how):
+    async def work():
+        good = b"".join(begun(wire)) + ended(wire, 9_000)
+        given = agent_request(wire, 24, stream=True)
+
+        async def answer(got: Message, link: Link) -> None:
+            await link.send(refuse_without_a_word(how)) if got.body == encoded(given) else await send_all(link, good)
+
+        async with line(answer, window_tokens=16_000, mode="rescue") as on:
+            got = await on.post(wire, given)
+            assert (got.status, got.body, len(on.upstream.requests)) == (200, good, 2)
+            [thread] = on.proxy.watch.threads.values()
+            assert (thread.turns[-1].outcome, thread.turns[-1].rescues) == ("compacted", 1)
+
+    run(work())
+
+
+@pytest.mark.parametrize("how", ["empty", "text", "stream"])
+@pytest.mark.parametrize(("window", "count"), [(16_000, 2), (100_000, 1)])
+def test_error_without_a_word_comes_back_as_it_is(how, window, count):
+    """At once where the request is well within its window, after one try near it."""
+
+    async def work():
+        refusal = refuse_without_a_word(how)
+        async with line(refusal, window_tokens=window, mode="rescue") as on:
+            got = await on.post("anthropic", agent_request("anthropic", 24, stream=True))
+            assert got.status == (200 if how == "stream" else 400)
+            assert got.body in (b"", b"Bad Request", event({"type": "error", "error": {"message": ""}}, "error"))
+            assert len(on.upstream.requests) == count
+
+    run(work())
+
+
 def test_first_part_waits_for_no_batch_of_others():
     """Batches are planned beside the event loop: a stream goes on meanwhile."""
 

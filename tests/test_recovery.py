@@ -52,6 +52,16 @@ def test_recover_is_smaller_and_valid(wire):
 
 
 @every_wire
+def test_first_try_keeps_the_known_window_where_the_error_names_none(wire):
+    """A request of three windows is not tried at nine tenths of itself."""
+    made = compactor(wire, window_tokens=20_000)
+    c = made.fit(request(wire), recorded_only=True)
+    assert not c.fits and c.report.tokens_after > 40_000
+    rescued = made.recover(c, Refused("prompt is too long"))
+    assert rescued.fits and rescued.attempt == 1 and checker.check(rescued.request, wire) == []
+
+
+@every_wire
 def test_each_try_is_strictly_smaller(wire):
     """Each refusal is by a little only; after three tries the figures are raised."""
     made = compactor(wire, window_tokens=10**6)

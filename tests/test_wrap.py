@@ -14,6 +14,7 @@ import pytest
 
 from engine import MODELS, frozen, key_of, packlight
 from loopback import BOUND, Loopback
+from packlight.testing import Refusal
 from sdk_agents import HEADS, ROOM, TASK, agent, ask, async_ask, async_drive, client_of, create, drive
 from talk import WIRES, begins_with, opening, talk, thinking, unmarked
 
@@ -451,29 +452,85 @@ def test_conversation_may_be_named(provider):
 
 @every_wire
 @sync_and_async
-def test_refused_edits_are_taken_back(wire, is_async):
+@pytest.mark.parametrize("in_stream", [False, True], ids=["status", "stream"])
+def test_refused_edits_are_taken_back(wire, is_async, in_stream):
     """A provider that does not like what we write gets the request as it was, now and from then on."""
-    body = request(wire)
+    body = {**request(wire), **({"stream": True} if in_stream else {})}
 
     async def twice(client):
         async with client:
             for _ in range(2):
-                await create(wire, client)(**body)
+                reply = await create(wire, client)(**body)
+                assert not in_stream or len([event async for event in reply]) >= 3
                 yield client.packlight.report
 
-    with Loopback(500_000, turns=3) as provider:
+    with Loopback(500_000, turns=3, refuse_in_stream=in_stream) as provider:
         provider.fault = lambda text: None if "value_7_31 = " in text else 400
         client = packlight.wrap(client_of(wire, provider.url, is_async=is_async), window_tokens=WINDOW)
         if is_async:
             reports = asyncio.run(_listed(twice(client)))
         else:
             with client:
-                reports = [create(wire, client)(**body) and client.packlight.report for _ in range(2)]
+                reports = [list(create(wire, client)(**body)) and client.packlight.report for _ in range(2)]
     first, *others = provider.requests
     assert frozen(first[key_of(wire)]) != frozen(body[key_of(wire)])
     assert [frozen(other[key_of(wire)]) for other in others] == [frozen(body[key_of(wire)])] * 2
     assert reports[0].outcome == "failed" and "left alone" in reports[0].reason
-    assert reports[0].error.status_code == 400
+    assert "some field is not what it should be" in str(reports[0].error.body)
+
+
+@every_wire
+def test_fault_in_a_stream_that_is_not_ours_comes_as_it_is(wire):
+    """The edits were not to blame: events or error as the SDK gives them, and nothing is taken back."""
+    body = {**request(wire), "stream": True}
+    outcomes = []
+    with Loopback(500_000, refuse_in_stream=True) as provider:
+        provider.fault = lambda text: 400
+        for options in (None, {"window_tokens": WINDOW}):
+            client = client_of(wire, provider.url)
+            wrapped = client if options is None else packlight.wrap(client, **options)
+            outcomes.append(_read(wire, wrapped, body))
+    assert outcomes[0] == outcomes[1] and len(provider.requests) == 3
+    assert "left alone" not in wrapped.packlight.report.reason
+
+
+SAYS_NOTHING = Refusal(400, "", "")
+
+
+@every_wire
+@sync_and_async
+@pytest.mark.parametrize("in_stream", [False, True], ids=["status", "stream"])
+def test_error_without_a_word_near_the_window_is_tried_smaller(wire, is_async, in_stream):
+    """The user allows more than the window, as where it is not enforced; here it is, by an error without a word."""
+    body = {**request(wire), **({"stream": True} if in_stream else {})}
+    with Loopback(500_000, refuse_in_stream=in_stream) as provider:
+        whole = len(json.dumps(body))
+        provider.fault = lambda text: SAYS_NOTHING if len(text) > whole * 0.9 else None
+        client = client_of(wire, provider.url, is_async=is_async)
+        client = packlight.wrap(client, window_tokens=WINDOW, max_input_tokens=500_000)
+        reply = create(wire, client)(**body)
+        if is_async:
+            asyncio.run(_awaited(client, reply))
+        else:
+            client.close()
+    assert len(provider.requests) == 2 and client.packlight.report.outcome == "compacted"
+    assert "without a word" in client.packlight.report.reason
+
+
+@every_wire
+@pytest.mark.parametrize(("window", "count"), [(WINDOW, 2), (120_000, 1), (None, 1)])
+def test_error_without_a_word_comes_as_it_is(wire, window, count):
+    """At once where the request is well within its window or none is known, after one try near it."""
+    model = {"model": "unheard-of"} if window is None else {}
+    with Loopback(500_000) as provider:
+        provider.fault = lambda text: SAYS_NOTHING
+        options = {"window_tokens": window, "max_input_tokens": 500_000}
+        with (
+            packlight.wrap(client_of(wire, provider.url), **options) as client,
+            pytest.raises((anthropic.BadRequestError, openai.BadRequestError)),
+        ):
+            create(wire, client)(**{**request(wire), **model})
+    assert len(provider.requests) == count
 
 
 async def _listed(steps):

@@ -229,6 +229,45 @@ _RATE = re.compile(
     re.I,
 )
 _BOUND = re.compile(r"invalid\W+signature\W+in\W+(?:redacted_)?thinking\W+block", re.I)
+_REFUSALS = (400, 422)
+"""Statuses by which a provider finds fault with what a request holds."""
+_REFUSAL = re.compile(
+    r"invalid_(?!api_key|authentication|organization)\w+|bad_?request(?:_?error)?|unprocessable\w*|validation_?error"
+    r"|(?:missing_required|unknown|unsupported)_(?:parameter|value)|400|422"
+)
+"""The same as a code in a stream, where there is no status: Anthropic's `invalid_request_error`, OpenAI's `invalid_prompt`
+and `invalid_value`, the number in gateways."""
+_MUTE_STATUSES = (400, 413, 500)
+_EMPTY_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "bad",
+        "body",
+        "client",
+        "code",
+        "empty",
+        "entity",
+        "error",
+        "failed",
+        "http",
+        "invalid",
+        "large",
+        "no",
+        "none",
+        "null",
+        "occurred",
+        "payload",
+        "request",
+        "response",
+        "status",
+        "too",
+        "unknown",
+        "with",
+    ]
+)
+"""An error made of nothing but these says nothing: "400 Bad Request", `invalid_request_error`. A server that says
+"Internal server error" says that it is to blame."""
 _PATH = re.compile(r"\b((?:messages|input)[.\[]\d+[\w.\[\]]*)")
 _MAX_CHARS = 20_000
 _SEARCHED_CHARS = 2_500
@@ -257,6 +296,33 @@ def names_changed_thinking(error: Any = None, *, body: Any = None) -> bool:
     Takes what `classify` takes.
     """
     return any(_BOUND.search(message) for message in _said(error, body).messages)
+
+
+def finds_fault(error: BaseException) -> bool:
+    """Whether a provider refused a request for what it holds: a 400 or 422, or the same as an event of a stream."""
+    status = _status(error)
+    if status in _REFUSALS:
+        return True
+    if status not in (None, 200):
+        return False
+    said = _said(None, getattr(error, "body", None))
+    return any(map(_REFUSAL.fullmatch, said.codes)) and not any(map(_RATE.search, (*said.messages, *said.codes)))
+
+
+def says_nothing(error: BaseException) -> bool:
+    """Whether an error names no cause: an empty body, "Bad Request", an event with an empty message.
+
+    Only such are meant as hide an overflow in the wild: status 400, 413, 500, or an event of a stream.
+    """
+    status, body = _status(error), getattr(error, "body", None)
+    if body is None or status not in (None, 200, *_MUTE_STATUSES):
+        return False
+    said = _said(None, body)
+    if status in (None, 200) and not said.codes and not said.messages and not isinstance(body, Mapping):
+        return False
+    return all(
+        _EMPTY_WORDS.issuperset(re.findall(r"[^\W\d_]+", text.lower())) for text in (*said.messages, *said.codes)
+    )
 
 
 def _said(error: Any, body: Any) -> _Said:
@@ -406,8 +472,8 @@ class _Said:
 
     def _object(self, body: Mapping[str, Any], depth: int) -> None:
         for key in ("code", "type", "error_code", "reason", "status", "error_type"):
-            if isinstance(body.get(key), str):
-                self.codes.add(body[key].strip().lower())
+            if isinstance(body.get(key), (str, int)):
+                self.codes.add(str(body[key]).strip().lower())
         for key in ("n_ctx", "n_prompt_tokens"):
             if isinstance(body.get(key), int):
                 self.numbers[key] = body[key]

@@ -34,12 +34,17 @@ def shorter_answer(head: Mapping[str, Any], found: Overflow) -> dict[str, int] |
 def narrowed(
     limits: Limits, found: Overflow | None, *, size_tokens: int, size_bytes: int, images: int, attempt: int
 ) -> Limits:
-    """The limits for the next try: what the error names, less a margin, and smaller than the last try in any case."""
+    """The limits for the next try: what the error names, less a margin, and smaller than the last try in any case.
+
+    Where it names nothing, the budget that is known holds: a request of three windows is not tried at nine tenths.
+    """
     share = _SHARE[attempt]
     limit = found.limit_tokens if found else None
     roomy = max(limits.budget_tokens or 0, 2 * size_tokens)
     budget = round(size_tokens * share)
-    if limit is not None:
+    if limit is None:
+        budget = min(budget, limits.budget_tokens or budget)
+    else:
         budget = min(budget, round((limit - min(limits.room_tokens, limit // 4)) * 0.95))
     if found is not None and found.kind == "request_bytes":
         most = min(found.limit_bytes or size_bytes, size_bytes)

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..overflow import classify
-
 HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
 """With one of these the provider adds messages that we don't see: its count says nothing about ours."""
-REFUSED = (400, 422)
-"""With one of these statuses a provider refuses what a request holds, which may be our edits."""
 _BEFORE_THE_ANSWER = frozenset({"message_start", "ping", "response.created", "response.queued", "response.in_progress"})
 _FAILURES = frozenset({"error", "response.failed"})
 """Events by which Responses reports an error; the other two streams raise it."""
@@ -21,11 +17,11 @@ _FAILURES = frozenset({"error", "response.failed"})
 _LAST = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 
 
-class StreamedOverflow(Exception):
-    """An overflow that came as an event of a stream, as an exception."""
+class StreamedError(Exception):
+    """An error that came as an event of a stream, as an exception."""
 
     def __init__(self, body: Any) -> None:
-        super().__init__("the provider refused the request for its length, in the stream")
+        super().__init__("the provider answered with an error, in the stream")
         self.body = body
 
 
@@ -81,9 +77,13 @@ def _says_something(choice: Any) -> bool:
     return said or bool(_get(choice, "finish_reason"))
 
 
-def overflow_in(event: Any) -> StreamedOverflow | None:
-    """The overflow that an event reports, if that is what it does."""
-    if _get(event, "type") not in _FAILURES:
+def error_in(event: Any) -> StreamedError | None:
+    """The error that an event reports, if that is what it does."""
+    if _get(event, "type") not in _FAILURES and not _is_chat_error(event):
         return None
-    body = event.model_dump() if hasattr(event, "model_dump") else event
-    return StreamedOverflow(body) if classify(body) is not None else None
+    return StreamedError(event.model_dump() if hasattr(event, "model_dump") else event)
+
+
+def _is_chat_error(event: Any) -> bool:
+    """Chat's stream has no types: `data: {"error": {...}}`."""
+    return isinstance(event, Mapping) and bool(event.get("error")) and event.get("type") is None

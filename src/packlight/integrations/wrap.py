@@ -18,11 +18,11 @@ from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..formats import format_named
 from ..layers import ProviderHistory
-from ..overflow import classify, names_changed_thinking
 from ..provider import betas_in, with_beta
 from ..types import FormatName
 from ..writers import provider_writer
-from .events import HELD_BY_PROVIDER, REFUSED, StreamedOverflow, has_begun, is_last, is_stream, overflow_in, usage_in
+from .cures import Cures
+from .events import HELD_BY_PROVIDER, error_in, has_begun, is_last, is_stream, usage_in
 
 __all__ = ["wrap"]
 
@@ -121,10 +121,12 @@ def _post(packing: Packing, send: Callable[..., Any], path: str, *, body: Any = 
     while True:
         try:
             reply = send(path, body=call.body, **call.named(rest))
-            return call.done(_begun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
-            if not call.mended(error):
-                call.fitted(compactor.recover(call.compaction(error), error))
+            if not call.cured(error):
+                raise
+            continue
+        if not is_stream(reply) or (reply := _begun(reply, call)) is not None:
+            return call.done(reply)
 
 
 async def _apost(
@@ -141,10 +143,12 @@ async def _apost(
     while True:
         try:
             reply = await send(path, body=call.body, **call.named(rest))
-            return call.done(await _abegun(reply, call) if is_stream(reply) else reply)
         except Exception as error:
-            if not call.mended(error):
-                call.fitted(await compactor.arecover(call.compaction(error), error))
+            if not call.cured(error):
+                raise
+            continue
+        if not is_stream(reply) or (reply := await _abegun(reply, call)) is not None:
+            return call.done(reply)
 
 
 # --- their common plan -----------------------------------------------------------------------------------------------
@@ -176,7 +180,8 @@ class Call:
         """The caller's body, without what the caller left out."""
         self.c: Compaction | None = None
         """None when it is sent as it was given."""
-        self._blamed: tuple[Compaction, Exception] | None = None
+        self._cures = Cures(packing.compactor)
+        self._failed = False
         self._body = body
         self._usage: dict[str, Any] = {}
 
@@ -195,34 +200,18 @@ class Call:
     def fitted(self, c: Compaction) -> None:
         self.c, self.packing.report = c, c.report
 
-    def compaction(self, error: Exception) -> Compaction:
-        """What to make smaller. Raises the error where nothing of ours was sent, or the store could not be read."""
-        if self._blamed:  # without the edits it is too long, so they were not what was asked for
-            raise self._blamed[1] if classify(error) else error
-        if self.c is None or self.c.state is None:
-            raise error
-        return self.c
-
-    def mended(self, error: Exception) -> bool:
-        """Whether to send it once more: the provider found another fault than its length, which may be of our making.
-
-        Without its thinking when that is the fault, else without our new edits. Raises the error where it has none.
-        """
-        c, compactor = self.c, self.packing.compactor
-        is_ours = c is not None and c.state is not None and not self._blamed
-        if c is None or not is_ours or getattr(error, "status_code", None) not in REFUSED or classify(error):
-            return False
-        if names_changed_thinking(error):
-            self.fitted(compactor.unbind(c, error))
-            return True
-        if c.report.new_edits:
-            self._blamed = (c, error)
-            self.fitted(compactor.undo(c, error, tentative=True))
-        return self._blamed is not None
+    def cured(self, error: Exception) -> bool:
+        """Whether to send it once more, as `body` is now. Raises what tells more than the error does."""
+        c = self._cures.next(self.c, error)
+        if c is not None:
+            self.fitted(c)
+        elif (first := self._cures.first(error)) is not error:
+            raise first
+        return c is not None
 
     def done(self, reply: Any) -> Any:
-        if self._blamed:  # it was taken without them
-            self.fitted(self.packing.compactor.undo(*self._blamed))
+        if not self._failed and (c := self._cures.taken()) is not None:
+            self.fitted(c)
         if not is_stream(reply):
             self.note(reply)
             self.record()
@@ -240,30 +229,42 @@ class Call:
             self.packing.compactor.record_usage(self.c, self._usage)
         self._usage = {}
 
-    def waits(self, ahead: list[Any]) -> bool:
-        """Whether to read on before the caller gets the stream: an overflow may stand at its beginning."""
-        if self.c is not None and (error := overflow_in(ahead[-1])) is not None:
-            raise error
-        return not has_begun(ahead[-1]) and len(ahead) < _READ_AHEAD_EVENTS
+    def refused(self, ahead: list[Any], error: Exception | None) -> bool:
+        """Whether a stream, of which so much was read before its answer, ended in a refusal that has a cure."""
+        error = error or (error_in(ahead[-1]) if ahead else None)
+        self._failed = error is not None
+        return error is not None and self.cured(error)
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
+def _waits(ahead: list[Any]) -> bool:
+    """Whether to read on before the caller gets the stream: a refusal may stand at its beginning."""
+    return not has_begun(ahead[-1]) and len(ahead) < _READ_AHEAD_EVENTS
+
+
 def _begun(stream: Any, call: Call) -> Any:
-    """The SDK's own stream, its first events read ahead. Raises an overflow; other errors come when they are read."""
+    """The SDK's own stream, its first events read ahead; None where `call` is to be sent again.
+
+    Raises ContextWindowExceeded; other errors come when they are read.
+    """
     events, ahead, failure = iter(stream._iterator), [], None
     try:
         for event in events:
             ahead.append(event)
-            if not call.waits(ahead):
+            if not _waits(ahead):
                 break
     except Exception as error:
-        if isinstance(error, StreamedOverflow):
-            stream.close()
-        if call.c is not None and classify(error) is not None:
-            raise
         failure = error
+    again = True
+    try:
+        again = call.refused(ahead, failure)
+    finally:
+        if again:
+            stream.close()
+    if again:
+        return None
     stream._iterator = _noted(ahead, events, failure, call)
     return stream
 
@@ -287,14 +288,18 @@ async def _abegun(stream: Any, call: Call) -> Any:
     try:
         async for event in events:
             ahead.append(event)
-            if not call.waits(ahead):
+            if not _waits(ahead):
                 break
     except Exception as error:
-        if isinstance(error, StreamedOverflow):
-            await stream.close()
-        if call.c is not None and classify(error) is not None:
-            raise
         failure = error
+    again = True
+    try:
+        again = call.refused(ahead, failure)
+    finally:
+        if again:
+            await stream.close()
+    if again:
+        return None
     stream._iterator = _anoted(ahead, events, failure, call)
     return stream
 

@@ -160,7 +160,7 @@ class Continued:
         return web.Response(status=up.status, reason=up.reason, headers=headers, body=data)
 
     async def _refused(self, up: aiohttp.ClientResponse, data: bytes, body: Any) -> web.StreamResponse | None:
-        if self.exchange.is_too_long(up.status, body) and self.turn.smaller():
+        if up.status >= 400 and self.exchange.is_too_long(up.status, body) and self.turn.smaller():
             await self.way.run(self.exchange.go_on)
             return None
         if self.response is None:
@@ -174,13 +174,13 @@ class Continued:
         decode = decoder(up.headers.get("Content-Encoding", "")) or (lambda data: data)
         stream, events, held = Stream(lambda data: data), _Events(), bytearray()
         self.stitch.begin()
-        waits = self.exchange.may_overflow
+        waits = self.exchange.may_be_refused
         try:
             async for chunk in up.content.iter_any():
                 text = _decoded(decode, chunk)
                 stream.feed(text)
                 held += b"".join(self._event(raw, data) for raw, data in events.feed(text))
-                if waits and stream.overflow is not None and await self._cured(stream.overflow):
+                if waits and stream.error is not None and await self._cured(stream.error):
                     stream.usage.clear()
                     return None
                 waits = waits and not stream.begun and len(held) < READ_AHEAD_BYTES
@@ -188,7 +188,8 @@ class Continued:
                     await self._write(up, bytes(held))
                     held.clear()
         finally:  # of a client that has left, too: what was counted was paid for
-            await asyncio.shield(self.way.run(lambda: self.exchange.answered(stream.usage)))
+            noted = self.way.run(lambda: self.exchange.answered(stream.usage, is_taken=stream.is_answer))
+            await asyncio.shield(noted)
         if self.stitch.is_over and not self.is_odd and await self._next(self.stitch.reply()):
             await self._write(up, bytes(held))
             self.stitch.go_on()
@@ -204,11 +205,11 @@ class Continued:
             self.is_odd = True
             return raw
 
-    async def _cured(self, overflow: Json) -> bool:
-        """Whether to send it again: smaller, or with a smaller answer to the model's call."""
-        if await self.way.run(lambda: self.exchange.refused(200, overflow)):
+    async def _cured(self, error: Json) -> bool:
+        """Whether to send it again: as the engine says, or with a smaller answer to the model's call."""
+        if await self.way.run(lambda: self.exchange.refused(200, error)):
             return True
-        if self.turn.smaller():
+        if self.exchange.is_too_long(200, error) and self.turn.smaller():
             await self.way.run(self.exchange.go_on)
             return True
         return False

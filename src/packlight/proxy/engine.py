@@ -15,10 +15,11 @@ from typing import Any
 from ..compaction import Compaction
 from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
-from ..integrations.events import HELD_BY_PROVIDER, REFUSED, usage_in
+from ..integrations.cures import Cures
+from ..integrations.events import HELD_BY_PROVIDER, usage_in
 from ..layers import ReadAgain
 from ..models import lookup
-from ..overflow import classify, names_changed_thinking
+from ..overflow import classify
 from ..policy import Policy, preset
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .identity import load_key, owner_of, session_of
@@ -146,8 +147,7 @@ class Exchange:
         self.turn: Turn | None = None
         """Where the model has the recall tool: what becomes of its calls."""
         self._compactor: Compactor | None = None
-        self._blamed: tuple[Compaction, Refused] | None = None
-        """New edits that were refused, for another reason than length."""
+        self._cures: Cures | None = None
 
     # --- before it is sent --------------------------------------------------------------------------------------------
 
@@ -173,6 +173,7 @@ class Exchange:
 
     def _plan(self, compactor: Compactor, request: Mapping[str, Any]) -> None:
         mode = self.engine.settings.mode
+        self._cures = Cures(compactor)
         self.side = side_request(self.endpoint, request) or ""
         self.left = self.side or ("only rescued" if mode == "rescue" else "")
         c = compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left))
@@ -185,7 +186,6 @@ class Exchange:
     def go_on(self) -> None:
         """The model's calls of the recall tool were answered: `data` is the next request. Never raises."""
         assert self.turn is not None and self.body is not None and self._compactor is not None
-        self._blamed = None
         try:
             self._plan(self._compactor, self.turn.request)
         except Exception as error:
@@ -217,12 +217,13 @@ class Exchange:
         return self.body is None or bool(self.body.request.get("stream"))
 
     @property
-    def may_overflow(self) -> bool:
-        """It is worth to hold back a stream's announcement until its answer begins: it may be refused for length."""
+    def may_be_refused(self) -> bool:
+        """It is worth to hold back a stream's announcement until its answer begins: it may be refused for its length,
+        or for our new edits."""
         if self.c is None or not self._can_recover:
             return False
         window, tokens = self.c.report.window_tokens, self.c.report.tokens_after
-        return tokens > (window / 2 if window else 4_000)
+        return bool(self.c.report.new_edits) or tokens > (window / 2 if window else 4_000)
 
     # --- when it is refused -------------------------------------------------------------------------------------------
 
@@ -232,11 +233,15 @@ class Exchange:
 
     def refused(self, status: int, body: Any) -> bool:
         """Whether to send it again: then `data` is new. `body` is the refusal's text, JSON or event. Never raises."""
-        if self.c is None or self._compactor is None or not self._can_recover:
+        if self._cures is None or not self._can_recover:
             return False
         started = time.perf_counter()
         try:
-            again = self._again(self._compactor, self.c, Refused(status, body))
+            c = self._cures.next(self.c, Refused(status, body))
+            if c is not None:
+                self._take(c)
+                self.attempts += 1
+            return c is not None
         except (ContextWindowExceeded, Refused):
             return False  # nothing can be done about it, and the provider's own refusal says it better
         except Exception as error:
@@ -244,47 +249,28 @@ class Exchange:
             return False
         finally:
             self.seconds += time.perf_counter() - started
-        self.attempts += again
-        return again
-
-    def _again(self, compactor: Compactor, c: Compaction, refusal: Refused) -> bool:
-        """Raises the refusal, or ContextWindowExceeded, where nothing can be done about it."""
-        if c.state is None or self._blamed:
-            return False
-        if classify(refusal) is not None:
-            self._take(compactor.recover(c, refusal))
-        elif refusal.status_code not in REFUSED:
-            return False
-        elif names_changed_thinking(refusal):
-            self._take(compactor.unbind(c, refusal))
-        elif c.report.new_edits:
-            self._blamed = (c, refusal)
-            self._take(compactor.undo(c, refusal, tentative=True))
-        else:
-            return False
-        return True
 
     def is_too_long(self, status: int, body: Any) -> bool:
-        """Whether a reply is a refusal for length."""
-        return status >= 400 and classify(Refused(status, body)) is not None
+        """Whether an error, or an event of a stream, is a refusal for length."""
+        return classify(Refused(status, body)) is not None
 
     def replied(self, status: int, body: Any) -> bool:
         """A whole reply: whether to send the request again, else what it counted is noted. Never raises."""
-        if status >= 400 or (self.may_overflow and classify(status=status, body=body) is not None):
+        if status >= 400 or (self.may_be_refused and classify(status=status, body=body) is not None):
             return self.refused(status, body)
         self.answered(usage_in(body))
         return False
 
     # --- when it was answered -----------------------------------------------------------------------------------------
 
-    def answered(self, usage: Mapping[str, Any]) -> None:
-        """What the provider counted for what was sent. Never raises."""
+    def answered(self, usage: Mapping[str, Any], *, is_taken: bool = True) -> None:
+        """What the provider counted for what was sent, and whether it answered it. Never raises."""
         self.usage = dict(usage)
-        if self.c is None or self._compactor is None:
+        if self.c is None or self._compactor is None or self._cures is None:
             return
         try:
-            if self._blamed:  # it was taken without our new edits: they are gone for good
-                self.c = self._compactor.undo(*self._blamed)
+            if is_taken and (undone := self._cures.taken()) is not None:
+                self.c = undone
                 self.error = self.c.report.error or self.error
             if usage and self._is_counted(self.c):
                 self._compactor.record_usage(self.c, self.usage)

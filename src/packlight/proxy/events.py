@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..integrations.events import has_begun, overflow_in, usage_in
-from ..overflow import classify
+from ..integrations.events import error_in, has_begun, usage_in
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -72,10 +71,15 @@ class Stream:
         self._rest = b""
         self.begun = False
         """A part of the answer has come, or something that can't be read."""
-        self.overflow: Any = None
-        """The event that refuses the request for its length, if one came before the answer."""
+        self.error: Any = None
+        """The event that refuses the request, if one came before the answer."""
         self.usage: dict[str, Any] = {}
         self.is_complete = False
+
+    @property
+    def is_answer(self) -> bool:
+        """It has begun, and not with an error."""
+        return self.begun and self.error is None
 
     def feed(self, data: bytes) -> None:
         """Never raises: what can't be read has begun, and is not looked at any further."""
@@ -115,24 +119,24 @@ class Stream:
     def _note(self, event: Any) -> None:
         if not isinstance(event, Mapping):
             return
-        if not self.begun and (_overflow(event)):
-            self.overflow = event
+        if not self.begun and error_in(event) is not None:
+            self.error = event
         self.begun = self.begun or has_begun(event)
         self.usage |= usage_in(event)
         kind = event.get("type")
         self.is_complete = self.is_complete or kind in ("message_stop", "response.completed", "response.incomplete")
 
 
-def _overflow(event: Mapping[str, Any]) -> bool:
-    if event.get("error") and event.get("type") in (None, "error"):  # Chat's stream: `data: {"error": {...}}`
-        return classify(event) is not None
-    return overflow_in(event) is not None
-
-
 def reply_body(data: bytes, encoding: str) -> Any:
-    """A whole reply as JSON; None when it can't be read."""
+    """A whole reply as JSON, as text where it is none; None when it can't be read."""
     decode = decoder(encoding)
     try:
-        return msgspec.json.decode(decode(data)) if decode is not None else None
+        text = decode(data) if decode is not None else None
     except Exception:  # whatever an upstream sends, the client gets it
         return None
+    if not text:
+        return None if text is None else ""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return text.decode("utf-8", "replace")

@@ -126,12 +126,12 @@ class Relay:
         self, request: web.Request, up: aiohttp.ClientResponse, exchange: Exchange, incoming: Incoming
     ) -> web.StreamResponse | None:
         stream = Stream(decoder(up.headers.get("Content-Encoding", "")))
-        if exchange.may_overflow:
-            while not stream.begun and stream.overflow is None and incoming.held_bytes <= READ_AHEAD_BYTES:
+        if exchange.may_be_refused:
+            while not stream.begun and stream.error is None and incoming.held_bytes <= READ_AHEAD_BYTES:
                 if not (chunk := await incoming.hold()):
                     break
                 stream.feed(chunk)
-            if stream.overflow is not None and await self._run(lambda: exchange.refused(200, stream.overflow)):
+            if stream.error is not None and await self._run(lambda: exchange.refused(200, stream.error)):
                 return None
         incoming.see = stream.feed
         try:
@@ -140,7 +140,7 @@ class Relay:
             await asyncio.shield(self._run(lambda: self._end(exchange, up.status, stream)))
 
     def _end(self, exchange: Exchange, status: int, stream: Stream) -> None:
-        exchange.answered(stream.usage)
+        exchange.answered(stream.usage, is_taken=stream.is_answer)
         self.watch.note(exchange, status)
 
     def way_out(self, url: URL) -> str | None:
