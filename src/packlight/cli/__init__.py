@@ -147,6 +147,10 @@ def _store(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument("--store", metavar="DIR", required=required, help="the folder where what is taken out is kept")
 
 
+def _owner(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--owner", metavar="O", help="whose, where a proxy's store has several (default: who has it)")
+
+
 def _policy(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     names = "default, thrifty, classic, nano or none"
     more = "; or your own as module:function; several with commas" if several else ""
@@ -259,6 +263,7 @@ def _restore(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _input(parser)
     _store(parser)
+    _owner(parser)
     parser.add_argument("--all", action="store_true", help="undo every compaction")
     _output(parser)
     _json(parser)
@@ -276,6 +281,7 @@ def _recall(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument("query", metavar="REF|PATH|WORDS", nargs="+")
     _store(parser)
+    _owner(parser)
     parser.add_argument("--conversation", metavar="ID", help="only what was taken out of this one")
     parser.add_argument("--limit", type=_count, default=5, metavar="N", help="at most so many finds (default 5)")
     _json(parser)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 from dataclasses import asdict
-from itertools import chain
 
 from .. import recall
-from ..store import open_store
+from ..store import Document, open_store
+from .owners import found_by
 from .streams import needs_folder, say, show, show_json
 
 
@@ -16,9 +16,11 @@ def run(args: argparse.Namespace) -> int:
     needs_folder(args.store)
     query = " ".join(args.query)
     with closing(open_store(args.store)) as store:
-        owners = store.owners() or [""]  # a proxy keeps the content of each credential apart
-        each = [recall(store, query, conversation=args.conversation, owner=o, limit=args.limit) for o in owners]
-    found = list(chain.from_iterable(each))[: args.limit]
+
+        def held_for(owner: str) -> list[Document]:
+            return recall(store, query, conversation=args.conversation, owner=owner, limit=args.limit)
+
+        found = found_by(store, args.owner, held_for) or []
     if args.json:
         show_json([asdict(d) for d in found])
         return 0 if found else 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing, suppress
 
 from ..errors import InvalidRequest, NotFound
 from ..jsonio import dump
 from ..oneshot import restore
+from ..store import open_store
 from ..types import Json
+from .owners import found_by
 from .streams import check_output, load, needs_folder, say, write
 
 
@@ -15,10 +18,15 @@ def run(args: argparse.Namespace) -> int:
     check_output(args.output)
     needs_folder(args.store)
     request = load(args.file)
-    try:
-        back = restore(request, args.store, all=args.all, format=args.format)
-    except NotFound as error:
-        raise InvalidRequest(str(error)) from error
+    with closing(open_store(args.store)) as store:
+
+        def back_for(owner: str) -> Json:
+            with suppress(NotFound):
+                return restore(request, store, all=args.all, owner=owner, format=args.format)
+
+        back = found_by(store, args.owner, back_for)
+    if back is None:
+        raise InvalidRequest("this request is no result of a compaction in that store")
     write(args.output, dump(back))
     if args.json:
         say(dump({"restored": True, "messages": _length(back)}).decode())
