@@ -12,7 +12,7 @@ import pytest
 
 from packlight.errors import InvalidRequest
 from packlight.jsonio import load
-from packlight.proxy import server, wire
+from packlight.proxy import encodings, server
 from proxy_help import PATHS, agent_request, answer_of, encoded, line, post, reply, run
 from talk import WIRES
 
@@ -230,12 +230,12 @@ def test_50_megabytes_go_through_unchanged():
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
 def test_bomb_is_given_up_before_it_fills_the_memory(encoding, monkeypatch):
-    monkeypatch.setattr(wire, "MAX_BODY_BYTES", 4 << 20)
+    monkeypatch.setattr(encodings, "MAX_BODY_BYTES", 4 << 20)
     bomb = ENCODERS[encoding](bytes(64 << 20))
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest, match="larger than 4 MB"):
-            wire.decompressed(bomb, encoding)
+            encodings.decompressed(bomb, encoding)
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
@@ -244,11 +244,11 @@ def test_bomb_is_given_up_before_it_fills_the_memory(encoding, monkeypatch):
 def test_bombs_in_a_row_are_given_up():
     """Each encoding multiplies what the one before left."""
     bomb = gzip.compress(gzip.compress(bytes(1 << 20)))
-    assert wire.decompressed(bomb, "gzip, gzip") == bytes(1 << 20)
+    assert encodings.decompressed(bomb, "gzip, gzip") == bytes(1 << 20)
     with pytest.raises(InvalidRequest):
-        wire.decompressed(b"x", ", ".join(["gzip"] * 50))
+        encodings.decompressed(b"x", ", ".join(["gzip"] * 50))
 
 
 def test_several_members_of_gzip_are_one_body():
     data = io.BytesIO(gzip.compress(WHOLE[:100]) + gzip.compress(WHOLE[100:])).read()
-    assert wire.decompressed(data, "gzip") == WHOLE
+    assert encodings.decompressed(data, "gzip") == WHOLE

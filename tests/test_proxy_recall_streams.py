@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from packlight.proxy.continued import _Events
+from packlight.proxy.events import Events, json_of
 from packlight.proxy.recall.turn import WIRES
 from packlight.testing import Call, Reply
 from packlight.testing.replies import Counted, body_of
@@ -38,9 +38,9 @@ def stitched(wire, replies, piece_bytes):
     stitch, out, read = WIRES[wire].stitch(), b"", []
     for number, text in enumerate(replies, 1):
         stitch.begin()
-        events = _Events()
+        events = Events()
         for at in range(0, len(text), piece_bytes):
-            out += b"".join(stitch.event(raw, data) for raw, data in events.feed(text[at : at + piece_bytes]))
+            out += b"".join(stitch.event(raw, json_of(raw)) for raw in events.feed(text[at : at + piece_bytes]))
         assert stitch.is_over and events.left() == b""
         read.append(stitch.reply())
         if number < len(replies):

@@ -12,7 +12,9 @@ import zlib
 
 import pytest
 
-from packlight.proxy.events import Stream, decoder
+import packlight.proxy.events
+from packlight.proxy.encodings import decoder
+from packlight.proxy.events import Events, Stream, json_of
 from proxy_help import (
     LAST,
     PATHS,
@@ -140,6 +142,26 @@ def test_events_are_read_however_the_bytes_are_cut(wire, pack):
             stream.feed(data[at:])
             assert stream.begun
             assert 9 in stream.usage.values()
+
+
+def test_events_keep_their_bytes_however_these_are_cut():
+    whole = [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": x\n\r\n", b"\n\n", b"data: [1,\ndata: 2]\n\n"]
+    text = b"".join(whole) + b"data: 3\n"
+    for first in range(len(text) + 1):
+        for second in range(first, len(text) + 1):
+            events = Events()
+            pieces = (text[:first], text[first:second], text[second:])
+            assert [event for piece in pieces for event in events.feed(piece)] == whole
+            assert events.left() == b"data: 3\n" and events.left() == b""
+    assert [json_of(event) for event in whole] == [1, 2, None, None, [1, 2]]
+
+
+def test_event_without_an_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(packlight.proxy.events, "MAX_EVENT_BYTES", 100)
+    events = Events()
+    assert events.feed(b"data: 1\n\n" + b"x" * 100) == [b"data: 1\n\n"]
+    assert events.feed(b"y") == [b"x" * 100 + b"y"]
+    assert events.feed(b"data: 2\n\n") == [b"data: 2\n\n"]
 
 
 @pytest.mark.parametrize(

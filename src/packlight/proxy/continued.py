@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
-import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
 from ..formats import encode_as_is
 from ..types import Json
+from .encodings import decoder, reply_body
 from .engine import Exchange
-from .events import MAX_EVENT_BYTES, READ_AHEAD_BYTES, Stream, decoder, reply_body
+from .events import READ_AHEAD_BYTES, Events, Stream, json_of
 from .recall import Turn
 from .recall.wire import Said, Stitch
 
@@ -40,45 +40,12 @@ class Way(Protocol):
     def note(self, status: int) -> None: ...
 
 
-class _Events:
-    """Server-sent events with the bytes they came in."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, text: bytes) -> Iterator[tuple[bytes, Json]]:
-        """Whole events; their data as JSON, None where it is none."""
-        self._rest += text
-        while (end := self._end()) > 0:
-            raw, self._rest = self._rest[:end], self._rest[end:]
-            yield raw, _data(raw)
-        if len(self._rest) > MAX_EVENT_BYTES:
-            yield self.left(), None
-
-    def _end(self) -> int:
-        ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := self._rest.find(mark)) >= 0]
-        return min(ends, default=0)
-
-    def left(self) -> bytes:
-        """What was no whole event."""
-        rest, self._rest = self._rest, b""
-        return rest
-
-
 def _decoded(decode: Callable[[bytes], bytes], chunk: bytes) -> bytes:
     """Raises ClientPayloadError for what is not in the encoding that it is said to be in: as good as cut."""
     try:
         return decode(chunk)
     except Exception as error:
         raise aiohttp.ClientPayloadError(str(error)) from error
-
-
-def _data(raw: bytes) -> Json:
-    lines = [line[5:].strip() for line in raw.splitlines() if line.startswith(b"data:")]
-    try:
-        return msgspec.json.decode(b"\n".join(lines))
-    except (msgspec.MsgspecError, UnicodeError):
-        return None
 
 
 @dataclass
@@ -172,14 +139,14 @@ class Continued:
 
     async def _streamed(self, up: aiohttp.ClientResponse) -> web.StreamResponse | None:
         decode = decoder(up.headers.get("Content-Encoding", "")) or (lambda data: data)
-        stream, events, held = Stream(lambda data: data), _Events(), bytearray()
+        stream, events, held = Stream(), Events(), bytearray()
         self.stitch.begin()
         waits = self.exchange.may_be_refused
         try:
             async for chunk in up.content.iter_any():
-                text = _decoded(decode, chunk)
-                stream.feed(text)
-                held += b"".join(self._event(raw, data) for raw, data in events.feed(text))
+                for event in events.feed(_decoded(decode, chunk)):
+                    stream.note(event)
+                    held += self._event(event)
                 if waits and stream.error is not None and await self._cured(stream.error):
                     stream.usage.clear()
                     return None
@@ -196,11 +163,11 @@ class Continued:
             return None
         return await self._write(up, bytes(held) + self.stitch.end() + events.left())
 
-    def _event(self, raw: bytes, data: Json) -> bytes:
+    def _event(self, raw: bytes) -> bytes:
         if self.is_odd:
             return raw
         try:
-            return self.stitch.event(raw, data)
+            return self.stitch.event(raw, json_of(raw))
         except _NO_REPLY:
             self.is_odd = True
             return raw

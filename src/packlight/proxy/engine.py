@@ -22,12 +22,13 @@ from ..models import lookup
 from ..overflow import classify
 from ..policy import Policy, preset
 from ..store import JournalOnly, MemoryStore, Store, open_store
+from .encodings import decompressed
 from .identity import load_key, owner_of, session_of
 from .recall import Recalls, Turn
 from .refetch import Refetches
 from .routes import Endpoint, side_request
 from .settings import Settings
-from .wire import Body, Memo, decompressed
+from .wire import Body, Memo
 
 __all__ = ["Engine", "Exchange"]
 

@@ -22,8 +22,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from .continued import Continued
+from .encodings import decoder, readable_only, reply_body
 from .engine import Engine, Exchange
-from .events import READ_AHEAD_BYTES, Stream, decoder, readable_only, reply_body
+from .events import READ_AHEAD_BYTES, Stream
 from .routes import Endpoint, endpoint_of, upstream_url
 from .watch import Watch
 

@@ -6,13 +6,9 @@ bytes give the same object, which is what makes the engine's own work grow with 
 
 from __future__ import annotations
 
-import gzip
-import sys
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -22,15 +18,8 @@ from ..formats import encode_as_is
 from ..jsonio import dump, load
 from ..types import Json
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+__all__ = ["Body", "Memo"]
 
-__all__ = ["Body", "Memo", "decompressed"]
-
-MAX_BODY_BYTES = 512 << 20
-"""No provider takes as much; a compressed body that grows beyond it is not looked at."""
 MEMO_BYTES = 128 << 20
 """Some sixty conversations of a megabyte, as many as the engine keeps read; all of it is memory of the process."""
 _ENTRY_BYTES = 400
@@ -40,40 +29,6 @@ _NEW: Json = object()
 
 _envelope = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def decompressed(data: bytes, encoding: str) -> bytes:
-    """A body as its text. Raises InvalidRequest for an encoding that is not known, and for data that is not in it."""
-    names = [name.strip().lower() for name in encoding.split(",") if name.strip()]
-    for name in reversed(names):
-        try:
-            data = _unpacked(data, name)
-        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
-            raise InvalidRequest(f"the body is not {name}: {error}") from None
-    return data
-
-
-def _unpacked(data: bytes, name: str) -> bytes:
-    if name == "identity":
-        return data
-    if name in ("gzip", "x-gzip"):
-        return _limited(gzip.GzipFile(fileobj=BytesIO(data)).read(MAX_BODY_BYTES + 1))
-    if name == "deflate":
-        for window in (zlib.MAX_WBITS, -zlib.MAX_WBITS):  # some send it without its zlib header
-            try:
-                return _limited(zlib.decompressobj(window).decompress(data, MAX_BODY_BYTES + 1))
-            except zlib.error as error:
-                failure = error
-        raise failure
-    if name == "zstd":
-        return _limited(zstd.ZstdFile(BytesIO(data)).read(MAX_BODY_BYTES + 1))
-    raise InvalidRequest(f"the body is encoded as {name}, which is not known here")
-
-
-def _limited(data: bytes) -> bytes:
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidRequest(f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
-    return data
 
 
 class Memo:
