@@ -7,10 +7,12 @@ import itertools
 import pytest
 
 import cases
-from engine import compactor, frozen, lawful, packlight, seen
+from engine import POLICIES, body, compactor, frozen, lawful, packlight, seen
 from layer_help import WIRES, Talk, planned, prose, read, result_texts, roles, short, sound, target, view_of
 from packlight.layers import CompactHistory, ReactiveCompact, SnipCompact
 from packlight.types import Summary
+from talk import talk as conversation
+from talk import turns
 
 each_wire = pytest.mark.parametrize("wire", WIRES)
 
@@ -30,6 +32,22 @@ def test_summary_stands_between_task_and_newest_turns(wire):
     assert "text 20 line" not in text and [e.action for e in edits] == ["summarised"]
     assert roles(talk, rendered)[0] == "user" and result_texts(talk, rendered)[-1] == prose("text 29")
     assert edits[0].ref in text
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "recover"])
+@pytest.mark.parametrize("kind", ["additional_tools", "configuration_update"])
+def test_tools_and_settings_that_come_on_the_way_stay(kind, policy):
+    """Without them the model could no longer call those tools."""
+    item = {"type": kind, "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
+    items = [*conversation("responses", 5), item, *turns("responses", 60, start=100)]
+    request = body(items, "responses")
+    if policy == "recover":
+        made = compactor("responses", window_tokens=16_000)
+        c = made.recover(made.fit(request, recorded_only=True))
+    else:
+        c = compactor("responses", window_tokens=16_000, policy=policy).fit(request)
+    assert c.report.new_edits and c.request["input"].count(item) == 1
+    lawful(request, c, "responses")
 
 
 @each_wire

@@ -23,6 +23,8 @@ list_key = "input"
 _APPROVAL = "mcp_approval_request"
 _SERVER_CALLS = frozenset({"mcp_call"})
 _TEXT = frozenset({"text", "input_text", "output_text"})
+_SETTINGS = frozenset({"additional_tools", "configuration_update"})
+"""What the client changes on the way: said by no model, and in force from there on."""
 
 
 def kind_of(data: Mapping[str, Json]) -> str:
@@ -37,7 +39,7 @@ def role(data: Mapping[str, Json]) -> Role:
         return "assistant" if who == "assistant" else "system" if who in ("system", "developer") else "user"
     if kind.endswith("_output") or kind == "mcp_approval_response":
         return "tool"
-    if kind.startswith("compaction"):
+    if kind.startswith("compaction") or kind in _SETTINGS:
         return "system"
     return "assistant"
 
