@@ -20,7 +20,7 @@ from loopback import Loopback
 from packlight.store.files import DATABASE
 from packlight.testing import Call, ModelServer, Refusal, Reply
 from proxy_thread import ThreadedProxy
-from sdk_agents import HEADS, agent, ask, client_of, drive, read_reply, results_of
+from sdk_agents import HEADS, agent, ask, client_of, drive, print_of_tool, read_reply, results_of
 from talk import WIRES
 
 WINDOW = 16_000
@@ -363,6 +363,63 @@ def test_responses_that_the_provider_keeps_get_no_tool(tmp_path):
         del talk.head["store"]
         talk.say()
     assert not has_tool(provider.requests[0])
+
+
+# --- tools that stand in the list ------------------------------------------------------------------------------------
+
+BOX = {
+    "type": "additional_tools",
+    "id": "at_1",
+    "role": "developer",
+    "tools": [
+        {
+            "type": "namespace",
+            "name": "functions",
+            "description": "",
+            "tools": [{"type": "custom", "name": "exec", "description": "Runs code.", "format": {"type": "text"}}],
+        },
+        {"type": "namespace", "name": "clock", "description": "Time.", "tools": TOOLS["responses"]},
+    ],
+}
+"""As Codex 0.171 sends them with its default model."""
+
+
+@every_way
+def test_tools_in_the_list_get_it_beside_them(how, tmp_path):
+    items = [BOX, {"role": "user", "content": "Fix the parser."}]
+    head = {"model": MODELS["responses"], **HEADS["responses"]}
+    seen = []
+    with (
+        Curious(WINDOW, turns=40) as provider,
+        proxied(provider, tmp_path) as proxy,
+        client_of("responses", proxy.url) as client,
+    ):
+        calls = [None]
+        while calls:
+            seen.append(ask("responses", client, how)({**head, "input": list(items)}))
+            said, calls = read_reply("responses", seen[-1])
+            results = [(id, print_of_tool(name, arguments, len(seen))) for id, name, arguments in calls]
+            items += [*said, *results_of("responses", results)]
+    boxes = [body["input"][0]["tools"] for body in provider.requests]
+    assert provider.refusals == [] and len(provider.requests) > len(seen) + 5
+    assert all(box[:-1] == BOX["tools"] and box[-1]["name"] == "recall" for box in boxes)
+    assert not any("tools" in body for body in provider.requests)
+    assert not any("recall" in json.dumps(plain(reply)) for reply in seen)
+    assert any("--- ref " in item for item in items_of(provider.requests[-1]))
+    assert breaks(provider) <= batches_in(tmp_path)
+
+
+def test_tools_in_the_list_stay_as_they_are_where_one_has_that_name(tmp_path):
+    own = json.loads(json.dumps(BOX).replace('"bash"', '"recall"'))
+    items = [own, {"role": "user", "content": "Go."}]
+    with (
+        strict([]) as provider,
+        proxied(provider, tmp_path) as proxy,
+        Talk("responses", "create", proxy.url, items) as talk,
+    ):
+        del talk.head["tools"]
+        talk.say()
+    assert provider.requests[0]["input"][0] == own
 
 
 # --- clients that change what they got -------------------------------------------------------------------------------

@@ -159,18 +159,13 @@ class Exchange:
         request: Mapping[str, Any] = self.body.request
         self.owner = self.engine.owner(self.headers, request)
         self.session = session_of(self.headers, request)
-        request = self._opened(request)
-        has_recall = request.get("tools") is not self.body.request.get("tools")
+        has_recall = False
+        if (recalls := self.engine.recalls) is not None:
+            answers = self.endpoint.does == "answer"
+            opened = recalls.opened(self.endpoint.format, self.owner, request, answers=answers)
+            request, has_recall, self.turn = opened.request, opened.has_tool, opened.turn
         self._compactor = self.engine.compactor(self.owner, self._window_tokens(request), has_recall=has_recall)
         self._plan(self._compactor, request)
-
-    def _opened(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the recall tool and what was said of it unseen, where its conversation has it."""
-        if self.engine.recalls is None:
-            return request
-        answers = self.endpoint.does == "answer"
-        request, self.turn = self.engine.recalls.opened(self.endpoint.format, self.owner, request, answers=answers)
-        return request
 
     def _plan(self, compactor: Compactor, request: Mapping[str, Any]) -> None:
         mode = self.engine.settings.mode

@@ -15,6 +15,7 @@ from ..formats import format_named
 from ..integrations.events import HELD_BY_PROVIDER
 from ..types import FormatName
 from .settings import Settings
+from .toolbox import tools_of
 
 __all__ = ["Endpoint", "endpoint_of", "side_request", "upstream_url"]
 
@@ -74,20 +75,13 @@ def side_request(endpoint: Endpoint, request: Mapping[str, Any]) -> str | None:
     items = request.get(endpoint.list_key)
     if not isinstance(items, list) or not any(_answered(item) for item in items):
         return "a single exchange"
-    if not _has_tools(request, items):
+    if not request.get("functions") and not tools_of(request, items):
         return "no tools"
     if isinstance(items[-1], dict) and items[-1].get("type") == "compaction_trigger":  # Codex, 2026-11
         return "the agent's own compaction"
     if _SUMMARY.search(_last_text(items)):
         return "the agent's own summary"
     return None
-
-
-def _has_tools(request: Mapping[str, Any], items: list[Any]) -> bool:
-    """Codex 0.171 names its tools in the list, as an item `additional_tools`, with its default model."""
-    if request.get("tools") or request.get("functions"):
-        return True
-    return any(isinstance(item, Mapping) and item.get("type") == "additional_tools" for item in items)
 
 
 def _answered(item: Any) -> bool:

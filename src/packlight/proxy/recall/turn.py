@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...compaction import Compaction
@@ -13,6 +14,7 @@ from ...integrations.recall_tool import NAME, recall_tool
 from ...planning import Work
 from ...store import Store
 from ...types import FormatName, Json
+from ..toolbox import first_box, names_of, tools_of
 from . import anthropic, chat, responses
 from .answers import answer
 from .kept import Hidden, Kept, Place, squeezed
@@ -23,10 +25,22 @@ __all__ = ["Recalls", "Turn"]
 MAX_RECALLS = 8
 """In a row; further calls are told that it is enough, and after so many more of them the answer ends."""
 MAX_REFUSED = 2
+MAX_BOXES = 256
 ENOUGH = f"{NAME} was asked {MAX_RECALLS} times in a row, which is enough: go on with what you have."
 TOO_LARGE = f"{NAME} failed: what was found is too large to be sent here. Ask for less: a reference, or other words."
 NOTHING = f"{NAME} failed: what was taken out can't be read now. Go on without it."
 WIRES: Mapping[FormatName, Wire] = {"anthropic": anthropic, "chat": chat, "responses": responses}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A request as it goes on."""
+
+    request: Mapping[str, Any]
+    """With what was said unseen, and with the tool where its conversation has it; else the same object as given."""
+    has_tool: bool = False
+    turn: Turn | None = None
+    """Where the model may call it."""
 
 
 class Recalls:
@@ -34,38 +48,32 @@ class Recalls:
 
     def __init__(self, store: Store) -> None:
         self.kept = Kept(store)
+        self._boxes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
 
-    def opened(
-        self, format: FormatName, owner: str, request: Mapping[str, Any], *, answers: bool
-    ) -> tuple[Mapping[str, Any], Turn | None]:
-        """The request with what was said unseen, and with the tool where its conversation has it; then also a turn.
-
-        The same object where nothing is to be changed. `answers`: it calls the model, and counts no tokens.
-        """
+    def opened(self, format: FormatName, owner: str, request: Mapping[str, Any], *, answers: bool) -> Opened:
+        """`answers`: the request calls the model, and counts no tokens."""
         fmt = format_named(format)
         items = request.get(fmt.list_key)
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         if not isinstance(items, list) or not items or any(request.get(key) for key in HELD_BY_PROVIDER):
-            return request, None
+            return Opened(request)
         try:
             return self._opened(self.kept.place(owner, fmt, items), request, answers)
         except StoreError:  # then nothing can be put back, nor asked
-            return request, None
+            return Opened(request)
 
-    def _opened(self, place: Place, request: Mapping[str, Any], answers: bool) -> tuple[Mapping[str, Any], Turn | None]:
-        tools = request.get("tools")
+    def _opened(self, place: Place, request: Mapping[str, Any], answers: bool) -> Opened:
+        tools, key = tools_of(request, place.items), place.format.list_key
         if not tools and not any(p.kind == "call" for item in place.items for p in place.format.parts(item)):
-            return request, None  # a call without any tool is refused
+            return Opened(request)  # a call without any tool is refused
         whole = self.kept.whole(place)
-        opened = request if whole is place.items else {**request, place.format.list_key: whole}
-        if not isinstance(tools, list) or not self._has_tool(place, request, answers):
-            return opened, None
-        definition = recall_tool(place.format.name).definition
-        opened = {**opened, place.format.list_key: whole, "tools": [*tools, definition]}
-        return opened, Turn(self.kept, place, opened) if answers else None
+        if not self._has_tool(place, request, tools, answers):
+            return Opened(request if whole is place.items else {**request, key: whole})
+        opened = self._with_tool({**request, key: whole}, place)
+        return Opened(opened, has_tool=True, turn=Turn(self.kept, place, opened) if answers else None)
 
-    def _has_tool(self, place: Place, request: Mapping[str, Any], answers: bool) -> bool:
-        if not _may_have(place.format.name, request):
+    def _has_tool(self, place: Place, request: Mapping[str, Any], tools: list[Json], answers: bool) -> bool:
+        if not _may_have(place.format.name, request, tools):
             return False
         if place.began:
             self.kept.touch(place)
@@ -75,9 +83,26 @@ class Recalls:
         self.kept.begin(place)
         return True
 
+    def _with_tool(self, request: dict[str, Any], place: Place) -> dict[str, Any]:
+        """The tool beside the others: those of the request, else those in its list."""
+        definition, items = recall_tool(place.format.name).definition, request[place.format.list_key]
+        box = None if request.get("tools") else first_box(items)
+        if box is None:
+            return {**request, "tools": [*(request.get("tools") or ()), definition]}
+        return {**request, place.format.list_key: [*items[:box], self._box(items[box], definition), *items[box + 1 :]]}
 
-def _may_have(format: FormatName, request: Mapping[str, Any]) -> bool:
-    names = [t.get("name") or (t.get("function") or {}).get("name") for t in request["tools"] if isinstance(t, dict)]
+    def _box(self, item: dict[str, Any], definition: Json) -> dict[str, Any]:
+        """The same object for the same one as last time: it is large, and stands at the beginning."""
+        known = self._boxes.get(id(item))
+        if known is None or known[0] is not item:
+            known = (item, {**item, "tools": [*item["tools"], definition]})
+            kept = self._boxes if len(self._boxes) < MAX_BOXES else {}
+            self._boxes = {**kept, id(item): known}
+        return known[1]
+
+
+def _may_have(format: FormatName, request: Mapping[str, Any], tools: list[Json]) -> bool:
+    names = list(names_of(tools))
     if not names or NAME in names or request.get("n") not in (None, 1):
         return False
     return format != "responses" or request.get("store") is False  # else the provider holds a call that nobody answers
