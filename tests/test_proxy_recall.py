@@ -17,6 +17,7 @@ import checker
 from checker import plain
 from engine import MODELS, key_of
 from loopback import Loopback
+from packlight.proxy.money import usd_of
 from packlight.store.files import DATABASE
 from packlight.testing import Call, ModelServer, Refusal, Reply
 from proxy_thread import ThreadedProxy
@@ -265,6 +266,24 @@ def test_call_alone_is_answered_and_the_client_gets_one_reply(wire, how, tmp_pat
     assert "Nothing was found for 'parser.py'" in second[-1]
     assert "Found it." in fourth[-2] and "Thanks." in fourth[-1]
     assert "I look." not in fourth[-2]
+
+
+@every_wire
+@every_way
+def test_requests_in_between_stand_in_the_figures(wire, how, tmp_path):
+    model = "claude-sonnet-5" if wire == "anthropic" else "gpt-5.6"
+    script = [Reply("", (ASKS,)), Reply("", (ASKS,)), Reply("Done.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        talk.head["model"] = model
+        talk.say()
+        totals = proxy.proxy.watch.totals
+        [turn] = next(iter(proxy.proxy.watch.threads.values())).turns
+    assert len(provider.tokens) == 3
+    assert (totals.requests, totals.recalls, turn.recalls) == (1, 2, 2)
+    assert (totals.input_tokens, totals.output_tokens) == (sum(provider.tokens), 240)
+    assert totals.cached_tokens == sum(provider.cached_tokens)
+    usage = {"input_tokens": totals.input_tokens, "output_tokens": 240}
+    assert 0 < totals.usd <= usd_of(model, {**usage, "cache_read_input_tokens": 0}) and totals.unpriced == 0
 
 
 @every_wire

@@ -144,7 +144,10 @@ class Exchange:
         """How often it was sent again."""
         self.seconds = 0.0
         """What we took before it was sent."""
-        self.usage: dict[str, Any] = {}
+        self.usages: list[dict[str, Any]] = []
+        """What the provider counted, reply by reply: there are several where calls of recall were answered."""
+        self.recalls = 0
+        """How often the model was answered here, and asked again."""
         self.turn: Turn | None = None
         """Where the model has the recall tool: what becomes of its calls."""
         self._compactor: Compactor | None = None
@@ -261,7 +264,8 @@ class Exchange:
 
     def answered(self, usage: Mapping[str, Any], *, is_taken: bool = True) -> None:
         """What the provider counted for what was sent, and whether it answered it. Never raises."""
-        self.usage = dict(usage)
+        if usage:
+            self.usages.append(dict(usage))
         if self.c is None or self._compactor is None or self._cures is None:
             return
         try:
@@ -269,7 +273,7 @@ class Exchange:
                 self.c = undone
                 self.error = self.c.report.error or self.error
             if usage and self._is_counted(self.c):
-                self._compactor.record_usage(self.c, self.usage)
+                self._compactor.record_usage(self.c, dict(usage))
         except Exception as error:
             self.failed(error)
 

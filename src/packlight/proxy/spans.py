@@ -65,11 +65,12 @@ def _attributes(exchange: Exchange, turn: Turn, operation: str) -> dict[str, Any
         "packlight.new_edits": turn.new_edits,
         "packlight.layers": turn.layers,
         "packlight.rescues": turn.rescues,
+        "packlight.recalls": turn.recalls,
         "packlight.tool_calls": turn.calls,
         "packlight.refetches": turn.refetches,
         "packlight.added_seconds": turn.seconds,
     }
-    if exchange.usage:
+    if exchange.usages:
         told["gen_ai.usage.input_tokens"] = turn.input_tokens
         told["gen_ai.usage.output_tokens"] = turn.output_tokens
         told["gen_ai.usage.cache_read.input_tokens"] = turn.cached_tokens

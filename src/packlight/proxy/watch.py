@@ -61,8 +61,10 @@ class Turn:
     """Names the batch of new edits, if one was made."""
     rescues: int
     """How often it was sent again after a refusal."""
+    recalls: int
+    """How often it went on with an answer to the model's calls of recall."""
     input_tokens: int
-    """What the provider counted; 0 where it did not say."""
+    """What the provider counted, over all its replies; 0 where it did not say."""
     cached_tokens: int
     written_tokens: int
     """To the provider's cache."""
@@ -87,6 +89,7 @@ class Totals:
     requests: int = 0
     compactions: int = 0
     rescues: int = 0
+    recalls: int = 0
     errors: int = 0
     """Of ours."""
     refused: int = 0
@@ -223,7 +226,7 @@ class Watch:
 
 def _turn(exchange: Exchange, status: int, batch: str) -> Turn:
     report = exchange.c.report if exchange.c is not None else None
-    usage = exchange.usage
+    usages = exchange.usages
     model = str(exchange.body.request.get("model", ""))[:100] if exchange.body else ""
     calls, refetches = exchange.calls if status < 400 else (0, 0)
     return Turn(
@@ -243,14 +246,21 @@ def _turn(exchange: Exchange, status: int, batch: str) -> Turn:
         layers=report.layers if report else (),
         batch=batch if report and report.new_edits else "",
         rescues=exchange.attempts,
-        input_tokens=input_tokens(usage) or 0,
-        cached_tokens=cache_read_tokens(usage),
-        written_tokens=cache_write_tokens(usage),
-        output_tokens=output_tokens(usage) or 0,
-        usd=usd_of(model, usage),
+        recalls=exchange.recalls,
+        input_tokens=sum(input_tokens(usage) or 0 for usage in usages),
+        cached_tokens=sum(map(cache_read_tokens, usages)),
+        written_tokens=sum(map(cache_write_tokens, usages)),
+        output_tokens=sum(output_tokens(usage) or 0 for usage in usages),
+        usd=_summed([usd_of(model, usage) for usage in usages]),
         calls=calls,
         refetches=refetches,
         seconds=exchange.seconds,
         credential=credential_kind(exchange.headers),
         error=f"{type(exchange.error).__name__}: {exchange.error}"[:300] if exchange.error else "",
     )
+
+
+def _summed(costs: list[float | None]) -> float | None:
+    """None where one is not known, or there is none."""
+    known = [usd for usd in costs if usd is not None]
+    return sum(known) if known and len(known) == len(costs) else None
