@@ -8,6 +8,7 @@ import dataclasses
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,12 +16,17 @@ import pytest
 import cases
 import checker
 from engine import POLICIES, body, compactor, frozen, key_of, lawful, packlight, seen, size_tokens
+from packlight.replay.readers import read_sessions
+from packlight.replay.walk import walk
+from packlight.replay.weights import Weights
+from packlight.tokens import input_tokens
 from talk import (
     MANY,
     WINDOW,
     WIRES,
     begins_with,
     copied,
+    grown,
     opening,
     output,
     request,
@@ -30,6 +36,7 @@ from talk import (
     turns,
 )
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 every_wire = pytest.mark.parametrize("wire", WIRES)
 every_policy = pytest.mark.parametrize("policy", [*POLICIES, "none"])
 USAGES = {
@@ -189,6 +196,37 @@ def test_what_is_no_usage_is_ignored(junk):
     c = made.fit(given)
     made.record_usage(c, junk)
     assert made.fit(given).report.tokens_before == c.report.tokens_before
+
+
+def provider_count(request):
+    """Of a provider for which results weigh twice what they weigh for us, all else as much."""
+    parts = [part for m in request["messages"] for part in (m["content"] if isinstance(m["content"], list) else [m])]
+    return sum(len(str(p)) // (2 if p.get("type") == "tool_result" else 4) for p in parts)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_size_of_what_was_taken_out_stays_as_it_was_counted(restarts):
+    """After each batch the conversation weighs what it weighed before, although what is left is of another kind."""
+    store = packlight.store.MemoryStore()
+    new = lambda: compactor("anthropic", window_tokens=16_000, store=store)  # noqa: E731
+    made, batches, sizes = new(), 0, []
+    for messages in grown("anthropic", 60):
+        made = new() if restarts else made
+        c = made.fit({**body(messages, "anthropic")})
+        made.record_usage(c, {"input_tokens": provider_count(c.request)})
+        batches += bool(c.report.new_edits)
+        sizes.append(c.report.tokens_before / provider_count(c.given))
+    assert batches >= 3
+    assert sizes[8:] == pytest.approx([1] * len(sizes[8:]), rel=0.05)
+
+
+def test_size_of_a_recorded_conversation_does_not_jump_after_a_batch():
+    """By the usage that its file states."""
+    (session,) = read_sessions(EXAMPLES / "claude-code-chinese-web.jsonl")
+    made = packlight.Compactor(session.model, policy="thrifty", window_tokens=120_000)
+    reports = [(call.compaction.report, call.recorded.usage) for call in walk(session, made, Weights(session))]
+    errors = [r.tokens_before / input_tokens(usage) - 1 for r, usage in reports if r.outcome == "reapplied"]
+    assert len(errors) >= 8 and max(map(abs, errors)) < 0.05
 
 
 @every_wire

@@ -43,6 +43,11 @@ class Facts:
     first_estimated: int = 0
     first_counted: int = 0
     """The same of the first request since the last batch: the ratio is learned over that stretch."""
+    taken_tokens: int = 0
+    taken_ratio: float = 0.0
+    """Of what the edits took out: estimated tokens, and true tokens for one of them; 0 while that is not known."""
+    before_tokens: int = 0
+    """What the newest batch was made of, until the provider has counted what it left."""
     overhead_tokens: float = 0.0
     """True tokens that every request holds beyond what was shown to us."""
     base_tokens: int = 0
@@ -52,6 +57,22 @@ class Facts:
     """Messages of the last request."""
     floor_tokens: int = 0
     """Where the last batch ended that could not make the request fit; 0 when it could."""
+
+    def take(self, view: View) -> None:
+        """A batch was made: what it took out has the ratio of now, since what is learned later is of what stayed."""
+        taken = view.saved_tokens
+        if self.counted and taken > 0:
+            old = min(self.taken_tokens, taken) if self.taken_ratio else 0
+            self.taken_ratio = (old * self.taken_ratio + (taken - old) * view.ratio) / taken
+            self.before_tokens = replace(view, taken_ratio=self.taken_ratio).original_tokens
+        self.taken_tokens = taken
+
+    def left(self, view: View, counted: int) -> None:
+        """The provider counted what the newest batch left: the rest of what there was before is what it took out."""
+        taken = view.saved_tokens
+        if taken == self.taken_tokens > 0 and counted < self.before_tokens:
+            self.taken_ratio = (self.before_tokens - counted) / taken
+        self.before_tokens = 0
 
 
 class Gauge:
@@ -113,6 +134,7 @@ class Gauge:
         view = replace(
             view,
             ratio=ratio,
+            taken_ratio=facts.taken_ratio or None,
             head_tokens=view.head_tokens + round(facts.overhead_tokens / ratio),
             counted_tokens=tokens,
         )
@@ -141,6 +163,7 @@ class Gauge:
         if again and batch is None:
             return  # the same request once more carries nothing further
         if batch is not None:
+            facts.take(view)
             facts.base_tokens, facts.carried_tokens, facts.first_counted = tokens, 0, 0
         else:
             base = facts.base_tokens or round(view.head_tokens * view.ratio) + 30_000
@@ -159,6 +182,8 @@ class Gauge:
         if not counted:
             return
         facts = self.facts(seen)
+        if facts.before_tokens and facts.sent_length == len(seen):
+            facts.left(view, counted)
         estimated = view.source_tokens - view.saved_tokens - round(facts.overhead_tokens / view.ratio)
         if whole and estimated >= _MIN_ESTIMATE_TOKENS and counted <= estimated * _MAX_RATIO:
             facts.ratio, facts.overhead_tokens = counted / estimated, 0.0

@@ -32,7 +32,7 @@ def result_of(
     report = Report(
         outcome=outcome,
         reason=reason,
-        tokens_before=work.size.tokens if seen.given else round(view.source_tokens * view.ratio),
+        tokens_before=work.size.tokens if seen.given else work.before.original_tokens,
         tokens_after=view.tokens,
         budget_tokens=work.limits.budget_tokens,
         window_tokens=work.limits.window_tokens,

@@ -115,6 +115,8 @@ class View:
     """Sum of the messages' tokens, where it is known already."""
     ratio: float = 1.0
     """True tokens per counted token, learned from usage."""
+    taken_ratio: float | None = None
+    """The same of what the edits took out: it was learned before that was gone. None: as `ratio`."""
     binds_thinking: bool = True
     """The model checks signed thinking against everything before it."""
     refer: Callable[[str], tuple[str, str]] = plain_reference
@@ -166,6 +168,13 @@ class View:
     def tokens(self) -> int:
         """Size of the request now, calibrated."""
         return round((self.source_tokens - self.saved_tokens) * self.ratio)
+
+    @cached_property
+    def original_tokens(self) -> int:
+        """Size of the request without edits, calibrated."""
+        if self.taken_ratio is None:
+            return round(self.source_tokens * self.ratio)
+        return round((self.source_tokens - self.saved_tokens) * self.ratio + self.saved_tokens * self.taken_ratio)
 
     def call_of(self, message: int, place: int) -> Part | None:
         """The call that the result at this place answers."""
