@@ -238,34 +238,10 @@ _REFUSAL = re.compile(
 """The same as a code in a stream, where there is no status: Anthropic's `invalid_request_error`, OpenAI's `invalid_prompt`
 and `invalid_value`, the number in gateways."""
 _MUTE_STATUSES = (400, 413, 500)
-_EMPTY_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "bad",
-        "body",
-        "client",
-        "code",
-        "empty",
-        "entity",
-        "error",
-        "failed",
-        "http",
-        "invalid",
-        "large",
-        "no",
-        "none",
-        "null",
-        "occurred",
-        "payload",
-        "request",
-        "response",
-        "status",
-        "too",
-        "unknown",
-        "with",
-    ]
-)
+_EMPTY_WORDS = frozenset({
+    "a", "an", "bad", "body", "client", "code", "empty", "entity", "error", "failed", "http", "invalid", "large", "no",
+    "none", "null", "occurred", "payload", "request", "response", "status", "too", "unknown", "with",
+})  # fmt: skip
 """An error made of nothing but these says nothing: "400 Bad Request", `invalid_request_error`. A server that says
 "Internal server error" says that it is to blame."""
 _PATH = re.compile(r"\b((?:messages|input)[.\[]\d+[\w.\[\]]*)")
