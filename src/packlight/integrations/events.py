@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
-"""With one of these the provider adds messages that we don't see: its count says nothing about ours."""
 _BEFORE_THE_ANSWER = frozenset({"message_start", "ping", "response.created", "response.queued", "response.in_progress"})
 _FAILURES = frozenset({"error", "response.failed"})
 """Events by which Responses reports an error; the other two streams raise it."""

@@ -18,11 +18,11 @@ from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..formats import format_named
 from ..layers import ProviderHistory
-from ..provider import betas_in, with_beta
+from ..provider import HELD_BY_PROVIDER, betas_in, with_beta
 from ..types import FormatName
 from ..writers import provider_writer
 from .cures import Cures
-from .events import HELD_BY_PROVIDER, error_in, has_begun, is_last, is_stream, usage_in
+from .events import error_in, has_begun, is_last, is_stream, usage_in
 
 __all__ = ["wrap"]
 

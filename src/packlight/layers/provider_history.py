@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import SummaryError
 from ..laws import MAX_CACHE_MARKS, marks_of_head
-from ..provider import ProviderCompaction
+from ..provider import HELD_BY_PROVIDER, ProviderCompaction
 from ..summary import Digest, digest
 from ..summary.audit import CUT_SHORT
 from ..summary.digest import write
@@ -37,7 +37,6 @@ _REPLY_ONLY = ("stream", "stop_sequences", "context_management", "output_format"
 _COMPACT_TAKES = ("model", "instructions", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention")
 """Of a Responses request, beside its input."""
 MAX_PARTS = 8
-_HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
 
 _Parts = Generator[SummaryRequest, SummaryReply, "tuple[int, list[Json], Exception | None]"]
 
@@ -170,7 +169,7 @@ def _unable(view: View, format: str) -> str:
         return f"its client is for {format!r} conversations, this is a {view.format.name!r} one"
     if not head.get("model"):
         return "that takes the whole request with its model, not only the list"
-    if any(head.get(key) for key in _HELD_BY_PROVIDER):
+    if any(head.get(key) for key in HELD_BY_PROVIDER):
         return "the provider holds a part of the conversation"
     management = head.get("context_management")
     edits = management.get("edits") if isinstance(management, Mapping) else None

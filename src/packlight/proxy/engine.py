@@ -16,11 +16,12 @@ from ..compaction import Compaction
 from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
 from ..integrations.cures import Cures
-from ..integrations.events import HELD_BY_PROVIDER, usage_in
+from ..integrations.events import usage_in
 from ..layers import ReadAgain
 from ..models import lookup
 from ..overflow import classify
 from ..policy import Policy, preset
+from ..provider import HELD_BY_PROVIDER
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .encodings import decompressed
 from .identity import load_key, owner_of, session_of

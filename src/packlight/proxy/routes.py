@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..formats import format_named
-from ..integrations.events import HELD_BY_PROVIDER
+from ..provider import HELD_BY_PROVIDER
 from ..types import FormatName
 from .settings import Settings
 from .toolbox import tools_of

@@ -9,9 +9,9 @@ from typing import Any
 from ...compaction import Compaction
 from ...errors import StoreError
 from ...formats import format_named
-from ...integrations.events import HELD_BY_PROVIDER
 from ...integrations.recall_tool import NAME, recall_tool
 from ...planning import Work
+from ...provider import HELD_BY_PROVIDER
 from ...store import Store
 from ...types import FormatName, Json
 from ..toolbox import first_box, names_of, tools_of
