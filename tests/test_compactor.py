@@ -290,6 +290,20 @@ def test_margin_is_smaller_once_calibrated():
     assert made.fit(given).report.budget_tokens > c.report.budget_tokens
 
 
+@pytest.mark.parametrize(
+    ("window", "room"), [(16_000, 4_000), (32_000, 8_000), (64_000, 8_000), (128_000, 16_000), (200_000, 20_000)]
+)
+def test_room_for_an_answer_of_no_stated_length(window, room):
+    c = compactor("chat", window_tokens=window).fit(request("chat", 1))
+    assert c.report.budget_tokens == round(window * 0.92 - room)
+
+
+def test_room_is_at_most_what_the_model_writes():
+    own = {"mine": {"context_window_tokens": 200_000, "max_output_tokens": 4_096}}
+    c = compactor("chat", model="mine", model_overrides=own).fit({**request("chat", 1), "model": "mine"})
+    assert c.report.budget_tokens == round(200_000 * 0.92 - 4_096)
+
+
 def test_room_never_eats_the_window():
     """A `max_tokens` as large as the window, as some clients send it."""
     c = compactor("chat", window_tokens=8_192).fit(request("chat", 1, max_tokens=8_192))

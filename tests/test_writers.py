@@ -230,7 +230,7 @@ def test_update_of_a_history_written_back(wire):
 def test_room_stays_within_the_models_output():
     scripted, writer = written("only_reasoning", window_tokens=None)
     scripted.model = "claude-3-haiku-20240307"
-    fitted(writer, window_tokens=100_000, count=160)
+    fitted(writer, window_tokens=90_000, count=160)
     assert [r.max_tokens for r in scripted.requests] == [4_096, 4_096]
 
 
@@ -261,7 +261,7 @@ def test_update_goes_on_from_where_the_prose_ends():
 def test_prose_outlives_a_batch_of_last_resort():
     """An overflow is never rescued by a model; what one wrote before stays in the smaller summary."""
     scripted, writer = written("good")
-    agent = compactor(writer, window_tokens=100_000)
+    agent = compactor(writer, window_tokens=90_000)
     c = agent.fit(grown("anthropic", 160))
     asked = len(scripted.requests)
     less = agent.recover(c, ValueError("prompt is too long: 30000 tokens > 25000 maximum"))

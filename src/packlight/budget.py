@@ -9,6 +9,8 @@ from typing import Any
 from . import models
 
 MAX_ROOM_TOKENS = 20_000
+SMALL_ROOM_TOKENS = 8_000
+"""Enough for nearly every answer: of 7,002 that agents recorded, 0.17 % were longer, and 0.03 % than 16,000."""
 MARGIN_ESTIMATED = 0.08
 """Share of the window kept free while sizes are estimates: about the estimate's mean error (bench/tokens.py)."""
 MARGIN_CALIBRATED = 0.02
@@ -70,12 +72,16 @@ def limits_of(
 
 
 def _room(head: Mapping[str, Any], max_output_tokens: int | None, window: int | None) -> int:
-    """The request's own `max_tokens`, else the least of the model's output, 20,000 and a quarter of the window."""
+    """The request's own `max_tokens`, else what an answer needs.
+
+    At most the model's output, 20,000 and a quarter of the window; nor more than an eighth of it, but where that is
+    less than nearly every answer fits in.
+    """
     asked = next((head[k] for k in ROOM_KEYS if isinstance(head.get(k), int) and head[k] > 0), None)
-    quarter = window // 4 if window else MAX_ROOM_TOKENS
     if asked is not None and (window is None or asked < window * 3 // 4):
         return int(asked)
-    return min(max_output_tokens or MAX_ROOM_TOKENS, MAX_ROOM_TOKENS, quarter)
+    share = min(window // 4, max(SMALL_ROOM_TOKENS, window // 8)) if window else MAX_ROOM_TOKENS
+    return min(max_output_tokens or MAX_ROOM_TOKENS, MAX_ROOM_TOKENS, share)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
