@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from packlight import formats
@@ -284,6 +284,7 @@ calls = st.one_of(
 
 @settings(max_examples=150)
 @given(st.lists(calls, max_size=12))
+@example([read(lines=["two"]), edit("two", ""), run("sed -i 's/one/a\\nb/' a.py", "")])
 def test_any_history_is_followed_the_same_twice(turns):
     models = models_after(*turns)
     assert models == models_after(*turns)

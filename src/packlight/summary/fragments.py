@@ -148,6 +148,7 @@ class FileModel:
             for fragment in self.fragments:
                 again = _fragment("\n".join(fragment.lines), 0, at)
                 fragment.lines, fragment.touched, fragment.start = again.lines, again.touched, 0
+            self.fragments = self.fragments  # one of a single empty line has none now
         return True
 
     def edit(self, old: str, new: str, at: int, *, everywhere: bool = False) -> None:
