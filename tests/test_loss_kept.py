@@ -263,6 +263,13 @@ def test_own_edits_are_no_errors_of_a_copy() -> None:
     assert written.result.compared == 0
 
 
+@pytest.mark.parametrize("command", ["git rebase origin/main", "python - <<'E'\nopen('src/a.py','w').write(x)\nE"])
+def test_what_a_command_sets_anew_is_no_error_of_a_copy(command: str) -> None:
+    changed = call("Read", "all new", path="src/a.py")
+    assert truth(changed).result.compared == 4
+    assert truth(call("Bash", "done", command=command), changed).result.compared == 0
+
+
 def test_policy_without_copies() -> None:
     assert measured(CopyTruth, session_of(TALK), identity()).result is None
 

@@ -1,7 +1,8 @@
 """Whether the copies of files that a digest shows are true: what the next real read of the file says to them.
 
 Only for policies whose summary is our digest with a section of copies. After a batch the lines that the digest shows
-wait for the next read of their file that the agent made; what the agent itself changed until then is taken off. Of a
+wait for the next read of their file that the agent made; what the agent itself changed until then is taken off, and
+all of a file that a command of its own set anew (a checkout, a rebase, a script that names it). Of a
 partial read those lines are compared whose number lies in it, of a whole read all. A line is confirmed when the read
 shows it anywhere, and confirmed in place when it stands under the number that the copy gives it. Each line counts once
 for each batch that shows it.
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...summary.effect import Effect
 from ...summary.files import FileEvent, file_events
 from ...summary.follow import normal, shown_lines
 from ...summary.frame import BEGIN, END, TITLES
@@ -93,6 +95,8 @@ class CopyTruth:
             if event.path:
                 self._paths[normal(event.path)] = None
                 self._happened(view, event, call.turn)
+            elif event.effects:
+                self._upset(event.effects)
         if call.is_batch:
             self._waiting = self._shown(call)
             self._shows_copies |= bool(self._waiting)
@@ -116,6 +120,14 @@ class CopyTruth:
             self._waiting[path] = [CopyLine(0, x.text) for x in self._waiting[path] if not _touches(event.old, x.text)]
         elif event.action in ("edit", "write", "delete"):
             del self._waiting[path]
+
+    def _upset(self, effects: Sequence[Effect]) -> None:
+        """What commands did to files that they do not name: whatever they may have changed waits no more."""
+        for effect in effects:
+            if effect.kind == "named":
+                self._waiting = {p: x for p, x in self._waiting.items() if p.rpartition("/")[2] not in effect.text}
+            elif effect.kind in ("all", "stash", "unstash"):
+                self._waiting.clear()
 
     def _compare(self, view: View, event: FileEvent, path: str, turn: int) -> None:
         text, first, whole = shown_lines(view.messages[event.result_message].parts[event.result_place], event)
