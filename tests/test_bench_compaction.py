@@ -150,11 +150,15 @@ sys.path.insert(0, {str(PACKAGES)!r})
 from worker import serve
 
 def make(setting, side):
+    asked = []
+
     def policy(messages, head, now):
+        asked.append(now)
         if len(messages) > setting["most"]:
             raise ValueError("too many")
         print("noise")
-        return [*messages[1:], {{"role": "user", "content": side.ask("a/b.py " + setting["format"])[:7]}}]
+        said = {{"role": "user", "content": side.ask("a/b.py " + setting["format"])[:7]}}
+        return [*messages[1:], said, {{"asked": asked}}]
     return policy
 
 serve(make)
@@ -175,12 +179,17 @@ def test_package_answers_over_its_pipe(package, tmp_path):
     worker = Worker(package, tmp_path, {"tokens_per_char": 0.5, "format": "chat", "most": 3})
     first, second, third = ({"role": "user", "content": c} for c in "abc")
     try:
-        assert worker([first, second], head={}, now_seconds=1.0) == [second, {"role": "user", "content": "## Goal"}]
+        assert worker([first, second], head={}, now_seconds=1.0) == [
+            second,
+            {"role": "user", "content": "## Goal"},
+            {"asked": [1.0]},
+        ]
         sent = worker([first, second, third], head={}, now_seconds=2.0)
-        assert sent[0] is second and sent[1] is third
+        assert sent[0] is second and sent[1] is third and sent[-1] == {"asked": [1.0, 2.0]}
         assert worker.side_input_tokens == 2 * 0.5 * len("a/b.py chat")
         with pytest.raises(RuntimeError, match="too many"):
             worker([first, second, third, first], head={}, now_seconds=3.0)
+        assert worker([third, first], head={}, now_seconds=4.0)[-1] == {"asked": [4.0]}  # another window
     finally:
         worker.close()
 

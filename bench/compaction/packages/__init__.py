@@ -93,11 +93,14 @@ class Worker:
     _known: list[Any] = field(default_factory=list)
 
     def __call__(self, messages: list[Any], *, head: Any, now_seconds: float | None) -> list[Any]:
-        if self._process is None:
-            self._process = self._started()
         same = 0
         while same < min(len(messages), len(self._known)) and messages[same] is self._known[same]:
             same += 1
+        if same < len(self._known):  # another window of the session: what the package remembers is of the one before
+            self.close()
+            same = 0
+        if self._process is None:
+            self._process = self._started()
         self._known = messages
         answer = self._ask({"keep": same, "add": messages[same:], "head": head, "now": now_seconds})
         self.cpu_seconds += answer["cpu_seconds"]
