@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.compaction import figures, page, plan, policies, rows
+from bench.compaction import figures, plan, policies, rows
 from bench.compaction.__main__ import _chosen
 from bench.compaction.cell import Walked
 from bench.compaction.packages import NotInstalled, Package, Worker
@@ -263,9 +263,10 @@ def test_row_is_walked_only_where_its_figures_differ():
     assert (count["none"], count["pi's rule"], count["thrifty"]) == (1, 4, 10)
 
 
-def test_rows_are_chosen_by_name_or_by_a_part_of_it():
+def test_rows_are_chosen_by_name_by_kind_or_by_a_part_of_it():
     found = [*rows.ours(), *rows.rules()]
     assert [r.name for r in _chosen(found, "default,Codex")] == ["default", "Codex's rule"]
+    assert {r.kind for r in _chosen(found, "ours,layer")} == {"ours", "layer"}
     assert len(_chosen(found, "default without")) == 4
     assert _chosen(found, "") == found
 
@@ -298,29 +299,3 @@ def test_rival_dominates_only_when_nothing_is_worse():
     assert figures.dominates([0.5, 0.1, None], [0.5, 0.2, None])
     assert not figures.dominates([0.5, 0.1], [0.5, 0.1])
     assert not figures.dominates([0.4, 0.3], [0.5, 0.2])
-
-
-def test_page_shows_a_rival_that_wins(tmp_path):
-    log = log_of(long_session())
-    shown = [r for r in [*rows.ours(), *rows.rules()] if r.name in ("none", "default", "clear_tool_uses 50k keep 10")]
-    results = plan.Results(tmp_path, log.name)
-    results.about = {
-        "name": log.name,
-        "reader": "x",
-        "model": None,
-        "turns": 7,
-        "tokens": 9,
-        "head_tokens": 1,
-        "format": "anthropic",
-    }
-    base = Walked(log, shown[0], page.MAIN).figures()
-    costs = {"none": 100, "default": 90, "clear_tool_uses 50k keep 10": 80}
-    for row in shown:
-        cell = next(plan.cells(row, (page.MAIN,), (1.0,)))
-        assert cell.window_tokens == page.MAIN
-        charge = {"read": 0, "write": 0, "plain": costs[row.name]}
-        results.put(cell, "key", {**base, "charge_trailing": charge, "charge_best": charge})
-    text = page.page({"made": results}, shown, {"other": "can't be installed"})
-    loses = text.partition("## Where ours loses")[2]
-    assert "| made | 128,000 | default | clear_tool_uses 50k keep 10 | 0.80 / 0.90 |" in loses
-    assert "- other: can't be installed" in loses

@@ -1,9 +1,10 @@
-"""Walks what is not known yet, and renders the page.
+"""Walks what is not known yet, and renders the pages.
 
 python -m bench.compaction                                   the sessions in examples/, without others' packages
 python -m bench.compaction --sessions DIR --environments DIR
-python -m bench.compaction --sessions DIR --known --rows default,thrifty          after a change of ours
-python -m bench.compaction --render                          only the page
+python -m bench.compaction --sessions DIR --rows ours,layer                       after a change of ours
+python -m bench.compaction --sessions DIR --rows default,thrifty --windows 200000 --spread
+python -m bench.compaction --render                          only the pages
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import page, plan, rows
+from . import page, plan, rows, tables
 from .cell import Walked
+from .chosen import chosen
 from .rows import Row
 from .sessions import Log, logs, read_log
 
@@ -39,13 +41,19 @@ def main() -> None:
     args = _arguments()
     if not args.render:
         _walk_all(args)
-    found = plan.read_results(args.results)
-    installed, missing = rows.installed(args.environments)
+    for name, text in pages(args.results, args.environments).items():
+        (args.pages / name).write_text(text)
+
+
+def pages(results: Path, environments: Path) -> dict[str, str]:
+    """By name of the file. A package that is not installed here has figures from where it was, or is named."""
+    found = plan.read_results(results)
+    installed, missing = rows.installed(environments)
     walked = plan.versions(found)
     known = [row for name in missing if name in walked for row in rows.elsewhere(name, walked[name])]
     missing = {name: why for name, why in missing.items() if name not in walked}
-    args.page.write_text(page.page(found, [*rows.ours(), *rows.rules(), *installed, *known], missing))
-    print(page.summary(found))
+    shown = [*rows.ours(), *rows.rules(), *installed, *known]
+    return {"benchmark.md": page.page(found, shown, missing), "benchmark-tables.md": tables.page(found, shown)}
 
 
 def all_rows(environments: Path) -> list[Row]:
@@ -53,26 +61,13 @@ def all_rows(environments: Path) -> list[Row]:
 
 
 def _walk_all(args: argparse.Namespace) -> None:
-    tasks: list[Task] = []
-    results: dict[Path, plan.Results] = {}
     wanted = _chosen(all_rows(args.environments), args.rows)
-    found_logs = _logs(args)
-    first = next((f for f, log in found_logs if log.session.format == page.COMMON_FORMAT), found_logs[0][0])
-    for file, log in found_logs:
-        results[file] = known = plan.Results(args.results, log.name)
-        known.about = _about(log)
-        for row in wanted:
-            if log.session.format not in row.formats:
-                continue
-            key = plan.key_of(row, log)
-            found = [c for c in plan.cells(row, args.windows, args.shifts) if not known.has(c, key)]
-            tasks += [
-                Task(file, c, key, args.environments, file == first and c.walked_window == WINDOWS[0]) for c in found
-            ]
+    found = _logs(args)
+    results = {file: plan.Results(args.results, log.name) for file, log in found}
+    for file, log in found:
+        results[file].about = _about(log)
+    tasks = _tasks(args, wanted, found, results)
     versions = {r.name: r.version for r in wanted}
-    order = {window: n for n, window in enumerate(args.windows)}
-    kind = {r.name: ("rule", "control", "package", "ours", "layer").index(r.kind) for r in wanted}
-    tasks.sort(key=lambda t: (t.cell.shift != 1.0, order[t.cell.window_tokens], kind[t.cell.row], str(t.file)))
     with ProcessPoolExecutor(args.processes) as pool:
         waiting = {pool.submit(_figures, task): task for task in tasks}
         for n, done in enumerate(as_completed(waiting), start=1):
@@ -88,27 +83,51 @@ def _walk_all(args: argparse.Namespace) -> None:
     print(file=sys.stderr)
 
 
+def _tasks(
+    args: argparse.Namespace,
+    wanted: Sequence[Row],
+    found: Sequence[tuple[Path, Log]],
+    results: Mapping[Path, plan.Results],
+) -> list[Task]:
+    """What is not known yet; what others' rows need first, and memory for one session."""
+    tasks: list[Task] = []
+    shifts = plan.SHIFTS if args.spread else plan.SHIFTS[:1]
+    first = next((f for f, log in found if log.session.format == tables.COMMON_FORMAT), found[0][0])
+    for file, log in found:
+        windows = plan.with_room(args.windows, log.weights.head(0))
+        for row in (r for r in wanted if log.session.format in r.formats):
+            key = plan.key_of(row, log)
+            cells = [c for c in plan.cells(row, windows, shifts) if not results[file].has(c, key)]
+            tasks += [
+                Task(file, c, key, args.environments, file == first and c.walked_window == WINDOWS[0]) for c in cells
+            ]
+    order = {window: n for n, window in enumerate(args.windows)}
+    order.setdefault(plan.ANY_WINDOW, 0)
+    kind = {r.name: ("rule", "control", "package", "ours", "layer").index(r.kind) for r in wanted}
+    return sorted(
+        tasks, key=lambda t: (t.cell.shift != 1.0, order[t.cell.window_tokens], kind[t.cell.row], str(t.file))
+    )
+
+
 def _chosen(found: list[Row], names: str) -> list[Row]:
-    """Those of these names; a name that no row has stands for all that it is a part of."""
+    """Those of these names or kinds; what is neither stands for all names that it is a part of."""
     if not names:
         return found
-    exact = {r.name for r in found} & set(names.split(","))
+    exact = {n for r in found for n in (r.name, r.kind)} & set(names.split(","))
     parts = set(names.split(",")) - exact
-    return [r for r in found if r.name in exact or any(p in r.name for p in parts)]
+    return [r for r in found if exact & {r.name, r.kind} or any(p in r.name for p in parts)]
 
 
 def _logs(args: argparse.Namespace) -> list[tuple[Path, Log]]:
-    chosen = [n for n in args.names.split(",") if n]
-    if args.known:
-        chosen += plan.read_results(args.results)
-    found = [
-        (Path(log.session.path or ""), log)
-        for log in logs(args.sessions, args.least_tokens)
-        if not chosen or any(n in log.name for n in chosen)
-    ]
+    names = [n for n in args.names.split(",") if n]
+    if names or args.all:
+        of_all = logs(args.sessions, args.least_tokens)
+        found = [log for log in of_all if args.all or any(n in log.name for n in names)]
+    else:
+        found = chosen(args.sessions, args.least_tokens)
     if not found:
         sys.exit(f"no session of {args.least_tokens:,} tokens or more in {args.sessions}")
-    return found
+    return [(Path(log.session.path or ""), log) for log in found]
 
 
 def _about(log: Log) -> dict[str, Any]:
@@ -145,24 +164,24 @@ def all_rows_cached(environments: Path) -> Sequence[Row]:
     return all_rows(environments)
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--sessions", type=Path, default=ROOT / "examples", help="folder with session files (default: examples/)")
-    add("--names", default="", help="only sessions whose name holds one of these, comma-separated")
-    add("--known", action="store_true", help="only sessions that have figures already")
-    add("--least-tokens", type=int, default=90_000, help="only sessions whose longest request has as many")
-    add("--rows", default="", help="only these rows, comma-separated; parts of names do")
-    add("--windows", type=lambda t: [int(n) for n in _numbers(t)], default=list(WINDOWS))
-    add("--shifts", type=_numbers, default=list(plan.SHIFTS), help="factors on the window, averaged over")
+    add("--names", default="", help="not the chosen ones, but sessions whose name holds one of these, comma-separated")
+    add("--all", action="store_true", help="not only the chosen ones: every session")
+    add("--least-tokens", type=int, default=100_000, help="only sessions whose longest request has as many")
+    add("--rows", default="", help="only these rows, comma-separated: names, parts of names, kinds (ours, layer, rule)")
+    add("--windows", type=_numbers, default=list(WINDOWS))
+    add("--spread", action="store_true", help="in four windows around each as well, for what is luck")
     add("--environments", type=Path, default=ROOT / ".environments", help="virtual environments of the packages")
     add("--processes", type=int, default=2)
     add("--results", type=Path, default=ROOT / "bench" / "results" / "compaction")
-    add("--page", type=Path, default=ROOT / "docs" / "benchmark.md")
+    add("--pages", type=Path, default=ROOT / "docs", help="folder of the pages")
     add("--render", action="store_true", help="walk nothing")
     return parser.parse_args()
 

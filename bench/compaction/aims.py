@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
-from . import figures as f
-from .plan import Results
+from .chosen import DESIGNED_ON
+from .columns import COSTS, LOSSES, Column, Found
 from .rows import Row
 
-Value = Callable[[Results, Row, int], "f.Value | None"]
+COLUMNS = {column.title: column for column in (*COSTS, *LOSSES)}
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,19 @@ class Aim:
     least: float | None = None
     most: float | None = None
     over: Literal["mean", "worst"] = "mean"
-    sessions: str = ""
-    """Only sessions whose name holds this."""
-    fitting: bool = False
-    """Only sessions that stay within nine tenths of the window."""
+    of: Literal["all", "pi", "that fit"] = "all"
+    """`pi`: the two sessions that the aims were set for; `that fit`: those within nine tenths of the window."""
 
-    def measured(self, found: Mapping[str, Results], row: Row, value: Value) -> float | None:
-        values = []
-        for name, results in found.items():
-            fits = results.about["tokens"] <= 0.9 * self.window
-            if self.sessions in name and (fits or not self.fitting) and (v := value(results, row, self.window)):
-                values.append(v.mean)
-        if not values:
-            return None
+    def by_session(self, found: Found, row: Row) -> dict[str, float]:
+        held = {name: results for name, results in found.items() if self._is_for(name, results.about["tokens"])}
+        return COLUMNS[self.column].by_session(held, row, self.window)
+
+    def _is_for(self, name: str, tokens: int) -> bool:
+        if self.of == "pi":
+            return PurePath(name).name in DESIGNED_ON
+        return self.of == "all" or tokens <= 0.9 * self.window
+
+    def measured(self, values: Sequence[float]) -> float:
         if self.over == "mean":
             return sum(values) / len(values)
         return min(values) if self.least is not None else max(values)
@@ -45,11 +46,10 @@ class Aim:
         return (self.least is None or measured >= self.least) and (self.most is None or measured <= self.most)
 
 
-_PI = "badlogic__pi-mono"
 AIMS = (
-    Aim("thrifty", 200_000, "0.1", most=0.40, sessions=_PI),
-    Aim("thrifty", 200_000, "over 10", least=0.96, over="worst", sessions=_PI),
-    Aim("thrifty", 200_000, "EQR", least=0.98, over="worst", sessions=_PI),
+    Aim("thrifty", 200_000, "0.1", most=0.40, of="pi"),
+    Aim("thrifty", 200_000, "over 10", least=0.96, over="worst", of="pi"),
+    Aim("thrifty", 200_000, "EQR", least=0.98, over="worst", of="pi"),
     Aim("thrifty", 200_000, "0.1", most=0.50),
     Aim("thrifty", 200_000, "0.1", most=1.0, over="worst"),
     Aim("thrifty", 200_000, "over 10", least=0.95),
@@ -57,10 +57,10 @@ AIMS = (
     Aim("thrifty", 200_000, "lines true", least=0.97),
     Aim("thrifty", 200_000, "recalled", least=0.95),
     Aim("thrifty", 200_000, "ms", most=2.0),
-    Aim("default", 200_000, "0.1", most=1.0, over="worst", fitting=True),
-    Aim("default", 200_000, "0.025", most=1.0, over="worst", fitting=True),
-    Aim("default", 200_000, "over 10", least=0.99, over="worst", fitting=True),
-    Aim("default", 200_000, "EQR", least=0.99, over="worst", fitting=True),
+    Aim("default", 200_000, "0.1", most=1.0, over="worst", of="that fit"),
+    Aim("default", 200_000, "0.025", most=1.0, over="worst", of="that fit"),
+    Aim("default", 200_000, "over 10", least=0.99, over="worst", of="that fit"),
+    Aim("default", 200_000, "EQR", least=0.99, over="worst", of="that fit"),
     Aim("default", 128_000, "over 10", least=0.95),
     Aim("default", 128_000, "EQR", least=0.95),
     Aim("default", 64_000, "over 10", least=0.95),
@@ -68,27 +68,28 @@ AIMS = (
 )
 
 
-def lines(
-    found: Mapping[str, Results], rows: Iterable[Row], columns: Mapping[str, tuple[Value, str]]
-) -> list[Sequence[str]]:
-    """Policy, window, sessions, figure, aim, measured, met; aims that nothing was measured for are left out."""
+def lines(found: Found, rows: Iterable[Row]) -> list[Sequence[str]]:
+    """A line for each aim that something was measured for, as `HEAD` says."""
     by_name = {row.name: row for row in rows}
     out: list[Sequence[str]] = []
     for aim in AIMS:
-        value, form = columns[aim.column]
-        measured = aim.measured(found, by_name[aim.row], value) if aim.row in by_name else None
-        if measured is None:
-            continue
-        where = ("pi, " if aim.sessions else "that fit, " if aim.fitting else "all, ") + (
-            "each" if aim.over == "worst" else "mean"
-        )
-        bound = f"at least {_shown(aim.least, form)}" if aim.least is not None else f"at most {_shown(aim.most, form)}"
-        met = "yes" if aim.met(measured) else "**no**"
-        out.append([aim.row, f"{aim.window:,}", where, aim.column, bound, _shown(measured, form), met])
+        values = aim.by_session(found, by_name[aim.row]) if aim.row in by_name else {}
+        if values:
+            out.append(_line(aim, COLUMNS[aim.column], values))
     return out
 
 
-def _shown(value: float | None, form: str) -> str:
-    if value is None:
-        return ""
-    return f"{100 * value:.1f} %" if form == "%" else format(value, ".3f" if form == ".2f" else form)
+HEAD = ("policy", "sessions", "figure", "window", "aim", "measured", "lowest session", "highest session", "reached")
+
+
+def _line(aim: Aim, column: Column, values: dict[str, float]) -> Sequence[str]:
+    def shown(value: float | None) -> str:
+        return column.shown(value, exact=True)
+
+    measured = aim.measured(list(values.values()))
+    bound = f"at least {shown(aim.least)}" if aim.least is not None else f"at most {shown(aim.most)}"
+    who = f"{aim.of} ({len(values)}), {'each' if aim.over == 'worst' else 'mean'}"
+    ends = shown(min(values.values())), shown(max(values.values()))
+    figure = f"cost at {column.title}" if column in COSTS[:3] else column.title
+    met = "yes" if aim.met(measured) else "**no**"
+    return [aim.row, who, figure, f"{aim.window:,}", bound, shown(measured), *ends, met]

@@ -1,12 +1,12 @@
-"""What the cells of a session say together: ratios and means over the shifts of the window."""
+"""What the cells of a session say: ratios, and means over walks in windows around one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import Results
+from .plan import Results, with_room
 from .rows import WRITE_RATIO, Row
 
 OUTPUT_RATIO = 5.0
@@ -19,7 +19,7 @@ Cells = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over the shifts, and its extremes."""
+    """A mean over walks, and its extremes."""
 
     mean: float
     low: float
@@ -32,14 +32,25 @@ def mean_of(values: Iterable[float | None]) -> Value | None:
 
 
 def cells_of(results: Results, row: Row, window: int, read_ratio: float | None = 0.1) -> Cells:
-    """Of all shifts; a row that knows no window, or no prices, has one for all of them."""
+    """The walk in the window itself, if there was one; a row that knows no window, or no prices, has one for all."""
+    return [cell for shift, cell in _walks(results, row, window, read_ratio) if shift == "1"]
+
+
+def spread_of(results: Results, row: Row, window: int) -> Cells:
+    """The walks in the window and around it, of the same code; empty when there is only the one."""
+    own = {cell["key"] for cell in cells_of(results, row, window)}
+    found = [cell for _, cell in _walks(results, row, window, 0.1) if cell["key"] in own]
+    return found if len(found) > 1 else []
+
+
+def _walks(results: Results, row: Row, window: int, read_ratio: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not with_room((window,), results.about["head_tokens"]):
+        return
     ratio = read_ratio if row.knows_prices else 0.1
-    found = []
     for name, cell in results.cells.items():
-        of_row, of_window, _, of_ratio = name.rsplit("|", 3)
+        of_row, of_window, shift, of_ratio = name.rsplit("|", 3)
         if of_row == row.name and of_ratio == str(ratio) and (int(of_window) == window or not row.knows_window):
-            found.append(cell)
-    return found
+            yield shift, cell
 
 
 def price(cell: dict[str, Any], read_ratio: float | None, marks: str, *, misses: bool = False) -> float:
@@ -59,7 +70,7 @@ class Baseline:
     """The same session without compaction, with caching."""
 
     def __init__(self, results: Results) -> None:
-        self._cell = next((c for n, c in results.cells.items() if n.startswith("none|")), None)
+        self._cell = next((c for n, c in results.cells.items() if n.startswith("identity|")), None)
 
     def ratio(self, cells: Cells, read_ratio: float | None, marks: str, *, misses: bool = False) -> Value | None:
         if self._cell is None:

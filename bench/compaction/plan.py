@@ -42,6 +42,11 @@ class Cell:
         return f"{self.row}|{self.window_tokens}|{self.shift:g}|{self.read_ratio}"
 
 
+def with_room(windows: Sequence[int], head_tokens: float) -> list[int]:
+    """Of these windows, those that a session's system prompt and tools leave a quarter of at least."""
+    return [window for window in windows if head_tokens <= 0.75 * window]
+
+
 def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
     for window in windows if row.knows_window else (ANY_WINDOW,):
         for shift in shifts if row.knows_window else shifts[:1]:

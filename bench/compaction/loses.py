@@ -1,0 +1,85 @@
+"""Where a rival is as good as ours in everything and better in something, and what in ours is the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from . import figures as f
+from .columns import COST, EQR, FRR, INVALID, OVER, WORDS, Found
+from .plan import Results
+from .rows import Row
+
+OWN = ("default", "thrifty")
+LEFT_ALONE = "left alone (law 7)"
+_WORDS_LOST = 0.05
+_LUCK = (0.02, 0.01, 0.01)
+"""Of the scores: smaller differences are those of the moment when a batch falls due."""
+_UNTOUCHED = (1.0, 0.0, 0.0)
+"""The scores of a session that was left alone."""
+
+Scores = tuple[tuple[float | None, float | None], ...]
+
+
+@dataclass(frozen=True)
+class Loss:
+    session: str
+    window: int
+    own: Row
+    rival: Row
+    scores: Scores
+    """Cost, names missed and quotes missed: of the rival, and of ours."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    pairs: int
+    """Rivals beside ours, each on a session in a window."""
+    losses: tuple[Loss, ...]
+
+
+def compared(found: Found, rows: Sequence[Row], windows: Sequence[int]) -> Compared:
+    """`default` and `thrifty` beside each rule and package whose requests were all valid and all fitted."""
+    pairs, losses = 0, []
+    for name, window, own, rival in _pairs(found, rows, windows):
+        theirs, ours = _scores(found[name], rival, window), _scores(found[name], own, window)
+        if theirs is None or ours is None:
+            continue
+        pairs += 1
+        if f.dominates(theirs, ours):
+            scores = tuple(zip(theirs, ours, strict=True))
+            why = _why(found[name], own, rival, window, scores)
+            losses.append(Loss(name, window, own, rival, scores, why))
+    return Compared(pairs, tuple(losses))
+
+
+def _pairs(found: Found, rows: Sequence[Row], windows: Sequence[int]) -> Iterator[tuple[str, int, Row, Row]]:
+    rivals = [row for row in rows if row.kind in ("rule", "package")]
+    for own in (row for row in rows if row.name in OWN):
+        for window in windows:
+            yield from ((name, window, own, rival) for name in found for rival in rivals)
+
+
+def _scores(results: Results, row: Row, window: int) -> list[float | None] | None:
+    """Cost and losses, less is better; None for a policy that can't be used there."""
+    cost, unusable = COST.on(results, row, window), [c.on(results, row, window) for c in (INVALID, OVER)]
+    if cost is None or any(v is None or v.mean for v in unusable):
+        return None
+    kept = [c.on(results, row, window) for c in (FRR, EQR)]
+    return [round(cost.mean, 3), *(round(1 - v.mean, 3) if v else None for v in kept)]
+
+
+def _why(results: Results, own: Row, rival: Row, window: int, scores: Scores) -> str:
+    """Which law it is, where it is one."""
+    if _alike(tuple(zip(_UNTOUCHED, (mine for _, mine in scores), strict=True))):
+        return LEFT_ALONE
+    here, there = WORDS.on(results, own, window), WORDS.on(results, rival, window)
+    if here and there and here.mean - there.mean >= _WORDS_LOST:
+        return f"the user's words stay (law 5): {100 * here.mean:.0f} %, there {100 * there.mean:.0f} %"
+    return "within the luck of the moment" if _alike(scores) else ""
+
+
+def _alike(scores: Scores) -> bool:
+    pairs = zip(scores, _LUCK, strict=True)
+    return all(abs(a - b) <= luck for (a, b), luck in pairs if a is not None and b is not None)
