@@ -165,6 +165,15 @@ def test_means_over_all_formats_hold_only_rows_walked_on_each(tmp_path):
     assert "| **default** | 2 | 0.70 |" in everywhere and RIVAL not in everywhere and RIVAL in by_session
 
 
+def test_session_is_no_part_of_a_window_that_its_tools_fill(tmp_path):
+    full = results(tmp_path, "repo/full", default=cell(10), **{RIVAL: cell(5)})
+    full.about |= {"head_tokens": 100_000, "format": "chat"}
+    found = {"repo/made": results(tmp_path, default=cell(90), **{RIVAL: cell(80)}), "repo/full": full}
+    assert plan.with_room([64_000, 128_000, 200_000], 100_000) == [200_000]
+    assert COST.by_session(found, ROWS["default"], 128_000) == {"repo/made": 0.9}
+    assert loses.compared(found, [ROWS["default"], ROWS[RIVAL]], (128_000,)).pairs == 1
+
+
 def test_aim_is_told_with_the_sessions_that_are_furthest_from_it(tmp_path):
     found = {
         f"repo/{n}": results(tmp_path, f"repo/{n}", default=cell(90, kept)) for n, kept in enumerate((90, 98, 100))

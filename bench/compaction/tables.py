@@ -26,7 +26,7 @@ from .columns import (
     name_of,
     table,
 )
-from .plan import Results
+from .plan import Results, with_room
 from .rows import Row
 from .words import ALL_FORMATS, BY_SESSION, MEANS, TABLES
 
@@ -67,7 +67,7 @@ def _means(found: Found, rows: Sequence[Row], window: int) -> str:
     for title, columns in (("Cost", COSTS), ("Loss", LOSSES)):
         head = ["policy", "sessions", *(c.title for c in columns)]
         parts += [f"### {title}", table(head, means(common(found), rows, window, columns))]
-    others = undesigned(found)
+    others = {n: r for n, r in undesigned(found).items() if with_room([window], r.about["head_tokens"])}
     everywhere = [row for row in rows if all(f.cells_of(r, row, window) for r in others.values())]
     if everywhere and len(others) > len(common(found)):
         head = ["policy", "sessions", *_titles(OF_ALL)]
