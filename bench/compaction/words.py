@@ -77,7 +77,7 @@ LIMITS = """## What this cannot show
 - Sizes are estimates scaled to the recorded usage. Published sizes for 200,000 tokens are scaled with the window, and
   packages that count characters are told thresholds that mean the same size in real tokens.
 - A package's tools that bring things back (expand, read a file) are not credited, nor priced.
-- Sixteen sessions are few, and half of them are Claude Code's. Differences below 0.02 in cost are noise.
+- Few sessions, more of Claude Code than of any other agent. Differences below 0.02 in cost are noise.
 - A session that is several times as long as the window was never one request: doing nothing, which cost is measured
   against, would not have been possible there."""
 
