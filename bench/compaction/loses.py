@@ -12,6 +12,9 @@ from .rows import Row
 
 OWN = ("default", "thrifty")
 LEFT_ALONE = "left alone (law 7)"
+HANDS_ON = "edits what would still have fitted (law 7)"
+_EARLIER_RATIO = 0.95
+"""Of the largest request of ours: a rival that stays below it has edited before `default`, which waits for that."""
 _WORDS_LOST = 0.05
 _LUCK = (0.02, 0.01, 0.01)
 """Of the scores: smaller differences are those of the moment when a batch falls due."""
@@ -77,6 +80,9 @@ def _why(results: Results, own: Row, rival: Row, window: int, scores: Scores) ->
     here, there = WORDS.on(results, own, window), WORDS.on(results, rival, window)
     if here and there and here.mean - there.mean >= _WORDS_LOST:
         return f"the user's words stay (law 5): {100 * here.mean:.0f} %, there {100 * there.mean:.0f} %"
+    largest = [f.number(f.cells_of(results, row, window), "largest_tokens") for row in (own, rival)]
+    if own.name == "default" and all(largest) and largest[1].mean <= _EARLIER_RATIO * largest[0].mean:
+        return HANDS_ON
     return "within the luck of the moment" if _alike(scores) else ""
 
 

@@ -63,7 +63,7 @@ LOSES = """## Where ours loses
 are all valid and all fit. Ours loses where the rival is as good in cost, FRR and EQR together, and better in one. *why*
 is filled in where one of our laws ([design.md](design.md)) is the reason, or where all differences are within 0.02 of
 cost and one percent, which is the luck of the moment; where it is empty, the rival was simply better. Shares missed:
-less is better."""
+less is better, and empty where the session has nothing to miss: then it is a comparison of cost alone."""
 
 LIMITS = """## What this cannot show
 
