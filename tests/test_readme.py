@@ -77,6 +77,20 @@ def test_table_is_the_benchmarks():
     assert table in (ROOT / "bench/results/examples.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("**thrifty**", "`thrifty` costs {}.*keeps {} % of the names.* and {} % of the edits"),
+        ("distil-llm library", "the cheapest other package costs {} with {} % and {} %;"),
+    ],
+)
+def test_figures_are_the_benchmarks(row, said):
+    _, _, table = (ROOT / "docs/benchmark.md").read_text().partition("### In each window")
+    line = next(line for line in table.splitlines() if line.startswith(f"| {row}"))
+    at_200k = line.strip("| ").split(" | ")[-3:]
+    assert re.search(said.format(*at_200k), " ".join(README.split()))
+
+
 def test_every_page_is_there():
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -23,7 +23,7 @@ def chosen(folder: Path, least_tokens: int) -> list[Log]:
 
     A repository is a folder directly in the given one; a file that lies there stands for itself. Copies are left out.
     """
-    longest: dict[tuple[str, str], Log] = {}
+    longest: dict[tuple[str, ...], Log] = {}
     kept = []
     for log in originals(logs(folder, 0)):
         file = Path(log.session.path or "")
@@ -32,7 +32,7 @@ def chosen(folder: Path, least_tokens: int) -> list[Log]:
         if file.stem in DESIGNED_ON:
             kept.append(log)
             continue
-        group = file.relative_to(folder).parts[0], log.session.reader
+        group = *file.relative_to(folder).parts[:1], log.session.reader
         if group not in longest or log.tokens > longest[group].tokens:
             longest[group] = log
     return sorted([*longest.values(), *kept], key=lambda log: log.session.path or "")
