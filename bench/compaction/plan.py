@@ -22,6 +22,8 @@ ANY_WINDOW = 128_000
 """Under which a row is kept that does the same in every window."""
 SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
 """The window is scaled by these: when a batch falls due is luck, and this averages over it."""
+_ABOVE = frozenset({"agent", "cli", "integrations", "proxy", "replay", "testing"})
+"""Parts of packlight that use a compactor: no compaction hangs on them."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
 
 
@@ -62,11 +64,15 @@ def key_of(row: Row, log: Log) -> str:
     replay = SOURCE / "replay"
     files = [HERE / "cell.py", *(replay / f"{name}.py" for name in _MEASURES), *(replay / "loss").glob("*.py")]
     for path in row.code:
-        files += [p for p in path.rglob("*.py") if "cli" not in p.parts] if path.is_dir() else [path]
+        files += _below(path) if path.is_dir() else [path]
     state = hashlib.sha256(f"{log.digest} {row.name} {row.version}".encode())
     for file in sorted(set(files)):
         state.update(_syntax(file).encode())
     return state.hexdigest()[:16]
+
+
+def _below(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*.py") if p.relative_to(folder).parts[0] not in _ABOVE]
 
 
 @functools.cache
