@@ -263,6 +263,13 @@ def test_row_is_walked_only_where_its_figures_differ():
     assert (count["none"], count["pi's rule"], count["thrifty"]) == (1, 4, 10)
 
 
+def test_shifted_walk_is_told_another_window_and_another_price():
+    (row,) = (r for r in rows.ours() if r.name == "thrifty")
+    cells = [c for c in plan.cells(row, (200_000,), (1.0, 0.8)) if c.read_ratio == 0.1]
+    assert [c.walked_window for c in cells] == [200_000, 160_000]
+    assert [c.told_read_ratio for c in cells] == pytest.approx([0.1, 0.08])
+
+
 def test_rows_are_chosen_by_name_by_kind_or_by_a_part_of_it():
     found = [*rows.ours(), *rows.rules()]
     assert [r.name for r in _chosen(found, "default,Codex")] == ["default", "Codex's rule"]

@@ -154,7 +154,7 @@ def _figures(task: Task) -> dict[str, Any]:
     """In a process of its own."""
     row = next(r for r in all_rows_cached(task.environments) if r.name == task.cell.row)
     limits = (task.cell.walked_window,) if row.knows_window else WINDOWS
-    walked = Walked(_log(task.file), row, task.cell.walked_window, task.cell.read_ratio, limits)
+    walked = Walked(_log(task.file), row, task.cell.walked_window, task.cell.told_read_ratio, limits)
     figures = walked.figures()
     return {**figures, **walked.memory()} if task.with_memory else figures
 

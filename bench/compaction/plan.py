@@ -21,7 +21,8 @@ READ_RATIOS: tuple[float | None, ...] = (0.1, 0.05, 0.025, None)
 ANY_WINDOW = 128_000
 """Under which a row is kept that does the same in every window."""
 SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
-"""The window is scaled by these: when a batch falls due is luck, and this averages over it."""
+"""The window is scaled by these, and the price that a policy is told: when a batch falls due is luck, and this
+averages over it."""
 _ABOVE = frozenset({"agent", "cli", "integrations", "proxy", "replay", "testing"})
 """Parts of packlight that use a compactor: no compaction hangs on them."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
@@ -39,6 +40,11 @@ class Cell:
     @property
     def walked_window(self) -> int:
         return round(self.window_tokens * self.shift)
+
+    @property
+    def told_read_ratio(self) -> float | None:
+        """A policy that goes by prices more than by the window is moved by those."""
+        return None if self.read_ratio is None else self.read_ratio * self.shift
 
     def __str__(self) -> str:
         return f"{self.row}|{self.window_tokens}|{self.shift:g}|{self.read_ratio}"

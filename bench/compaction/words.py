@@ -43,9 +43,9 @@ that can be walked on all, are in the full tables."""
 
 LUCK = """## How much of it is luck
 
-When a batch of edits falls due is chance. Here each session is walked in five windows, scaled by 0.8 to 1.25: the mean,
-and in brackets the extremes. Means over the sessions in all formats. Elsewhere on these pages a figure is that of the
-window itself."""
+When a batch of edits falls due is chance. Here each session is walked in five windows, scaled by 0.8 to 1.25, and so is
+the price of a cached read that a policy is told: the mean, and in brackets the extremes. Means over the sessions in all
+formats. Elsewhere on these pages a figure is that of the window itself."""
 
 AIMED = """## What ours is meant to reach
 
