@@ -26,6 +26,8 @@ averages over it."""
 _ABOVE = frozenset({"agent", "cli", "integrations", "proxy", "replay", "testing"})
 """Parts of packlight that use a compactor: no compaction hangs on them."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
+_OF_COPIES = "rebuilt"
+"""The measure of copies in a digest, which only ours has."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def key_of(row: Row, log: Log) -> str:
     Comments and layout of the code do not count.
     """
     replay = SOURCE / "replay"
-    files = [HERE / "cell.py", *(replay / f"{name}.py" for name in _MEASURES), *(replay / "loss").glob("*.py")]
+    files = [HERE / "cell.py", *(replay / f"{name}.py" for name in _MEASURES)]
+    files += [p for p in (replay / "loss").glob("*.py") if row.is_ours or p.stem != _OF_COPIES]
     for path in row.code:
         files += _below(path) if path.is_dir() else [path]
     state = hashlib.sha256(f"{log.digest} {row.name} {row.version}".encode())
