@@ -100,7 +100,8 @@ the memory at its most, on one session.
 the request, for all, and for what was last mentioned over 10 and over 30 calls ago. *in place*: it stands with at least
 half of the words of a line it came from. *chance*: the same for random names. *EQR*: of the agent's edits, those whose
 old text it could still quote. *lines true*: of copies of files that a digest shows, the lines that the next real read
-confirms. *recalled*: of what is missed, how much one recall brings back. *rules*: of twelve made-up rules that the user
+confirms; what the agent changed since, by an edit or by a command that sets files anew, is not compared. *recalled*: of
+what is missed, how much one recall brings back. *rules*: of twelve made-up rules that the user
 states half way, those that stand after one batch and after three. *user's words*: how much of what was typed stands at
 the end.
 
