@@ -17,11 +17,22 @@ __all__ = ["Events", "Stream", "json_of"]
 MAX_EVENT_BYTES = 16 << 20
 READ_AHEAD_BYTES = 1 << 20
 """So much of a stream is held back at most while its answer has not begun."""
-_TELLING = (b'"usage"', b"_stop", b"response.", b"[DONE]")
-"""In every event that tells something once the answer has begun."""
+_TELLING_BYTES = 9
+"""As long is what `_tells` looks for at most."""
 _DONE = b"[DONE]"
 _END = re.compile(rb"\r?\n\r?\n")
+_ENDS = (b"\n\n", b"\n\r\n")
 _END_BYTES = 4
+
+
+def _tells(text: bytes, start: int = 0) -> bool:
+    """Whether this may hold an event that tells something once the answer has begun: nearly all of it tells nothing."""
+    return (
+        text.find(b'"usage"', start) >= 0
+        or text.find(b"_stop", start) >= 0
+        or text.find(b"response.", start) >= 0
+        or text.find(_DONE, start) >= 0
+    )
 
 
 class Events:
@@ -31,19 +42,33 @@ class Events:
         self._rest = b""
         self._seen_bytes = 0
         """So much of the rest has no end in it."""
+        self._dull_bytes = 0
+        """So much of it tells nothing."""
 
-    def feed(self, text: bytes) -> list[bytes]:
-        """Whole events with their ends; what has grown too large for one comes as it is."""
+    def feed(self, text: bytes, *, only_telling: bool = False) -> list[bytes]:
+        """Whole events with their ends; what has grown too large for one comes as it is.
+
+        With `only_telling` they are dropped where none of them tells anything.
+        """
         self._rest += text
+        if only_telling and not _tells(self._rest, self._dull_bytes):
+            ends = [at + len(end) for end in _ENDS if (at := self._rest.rfind(end, self._seen_bytes)) >= 0]
+            self._keep(max(ends, default=0))
+            self._dull_bytes = max(0, len(self._rest) - _TELLING_BYTES)
+            return [] if len(self._rest) <= MAX_EVENT_BYTES else [self.left()]
         starts = [0, *(end.end() for end in _END.finditer(self._rest, self._seen_bytes))]
         events = [self._rest[start:end] for start, end in pairwise(starts)]
-        self._rest = self._rest[starts[-1] :]
-        self._seen_bytes = max(0, len(self._rest) - _END_BYTES + 1)
+        self._keep(starts[-1])
         return events if len(self._rest) <= MAX_EVENT_BYTES else [*events, self.left()]
+
+    def _keep(self, start: int) -> None:
+        self._rest = self._rest[start:]
+        self._seen_bytes, self._dull_bytes = max(0, len(self._rest) - _END_BYTES + 1), 0
 
     def left(self) -> bytes:
         """What was no whole event."""
-        rest, self._rest, self._seen_bytes = self._rest, b"", 0
+        rest = self._rest
+        self._keep(len(rest))
         return rest
 
 
@@ -84,7 +109,8 @@ class Stream:
     def feed(self, data: bytes) -> None:
         """The next bytes, as they came. Never raises."""
         try:
-            events = self._events.feed(self._decode(data)) if self._decode is not None and not self._is_blind else None
+            text = self._decode(data) if self._decode is not None and not self._is_blind else None
+            events = self._events.feed(text, only_telling=self.begun) if text is not None else None
         except Exception:  # whatever an upstream sends, the client gets it
             events = None
         if events is None:
@@ -94,8 +120,8 @@ class Stream:
 
     def note(self, event: bytes) -> None:
         """The next event. Only those are parsed that can tell something here. Never raises."""
-        if self._is_blind or (self.begun and not any(hint in event for hint in _TELLING)):
-            return  # nearly all of an answer tells nothing
+        if self._is_blind or (self.begun and not _tells(event)):
+            return
         try:
             self._read(_data(event))
         except Exception:  # as above
