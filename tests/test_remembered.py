@@ -13,10 +13,11 @@ from engine import packlight
 from packlight import formats
 from packlight.reading import MAX_REMEMBERED, Seen, memory_of
 from packlight.summary import digest, secrets
+from packlight.summary.files import file_events
 from packlight.types import SummaryJob
 from packlight.view import View
 
-ANTHROPIC = formats.FORMATS["anthropic"]
+ANTHROPIC, RESPONSES = formats.FORMATS["anthropic"], formats.FORMATS["responses"]
 
 
 def count(value):
@@ -70,6 +71,25 @@ def test_a_digest_is_the_same_with_what_earlier_ones_remembered(seed):
             job["kept"] = kept
             assert written(read[:length], job, memory) == written(read[:length], job, {})
     assert {"names", "file_models", "file_events", "stretch"} <= memory.keys()
+
+
+def called(n, path):
+    arguments = json.dumps({"file_path": path, "content": "x = 1"})
+    return {"type": "function_call", "call_id": f"c{n}", "name": "Write", "arguments": arguments}
+
+
+def answered(n):
+    return {"type": "function_call_output", "call_id": f"c{n}", "output": "written"}
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+def test_what_a_call_did_is_not_remembered_for_a_list_that_ends_before_its_answer(length):
+    items = [called(1, "/w/a.py"), called(2, "/w/b.py"), called(3, "/w/c.py"), answered(2), answered(1), answered(3)]
+    read = [formats.read_message(RESPONSES, m, count) for m in items]
+    longer = View(format=RESPONSES, messages=read[:5], count=count)
+    assert [e.ok for e in file_events(longer)] == [True, True, False]
+    shorter = View(format=RESPONSES, messages=read[:length], count=count, memory=longer.memory)
+    assert file_events(shorter) == file_events(View(format=RESPONSES, messages=read[:length], count=count))
 
 
 @pytest.mark.parametrize("place", [2, 5, 20])

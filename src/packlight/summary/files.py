@@ -81,10 +81,10 @@ _message_of = attrgetter("message")
 
 
 def _all_events(view: View) -> list[FileEvent]:
-    """Those up to the first call without an answer are remembered."""
+    """Those up to the first call without an answer are remembered, for lists that hold all their answers."""
     messages, answer = view.messages, view.pairs.answer
     settled, known = view.memory.get("file_events", (0, ()))
-    if settled > len(messages):
+    if settled > len(messages) or any(e.result_message >= len(messages) for e in known):
         settled, known = 0, ()
     events: list[FileEvent] = list(known)
     first_open, done = len(messages), 0
