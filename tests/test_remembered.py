@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine import packlight
 from packlight import formats
 from packlight.reading import MAX_REMEMBERED, Seen, memory_of
+from packlight.store import MemoryStore
 from packlight.summary import digest, secrets
 from packlight.summary.files import file_events
 from packlight.types import SummaryJob
@@ -120,6 +121,30 @@ def test_memory_is_kept_of_the_newest_conversations_and_goes_with_them():
     assert [bool(each.thread.memory) for each in seen] == [False] + [True] * MAX_REMEMBERED
     longer = seen[-1].first(len(seen[-1]))
     assert memory_of(longer) is seen[-1].thread.memory
+
+
+def test_conversations_that_are_over_take_no_place_from_those_that_go_on():
+    seen = Seen(ANTHROPIC, b"one")
+    memory_of(seen)["of"] = seen.thread
+    for n in range(3 * MAX_REMEMBERED):
+        memory_of(Seen(ANTHROPIC, bytes([n])))
+    assert seen.thread.memory
+
+
+class Others(MemoryStore):
+    """A store: while a batch is planned over it, as many other conversations have one as are remembered."""
+
+    def ref(self, text, *, owner):
+        self.seen = [Seen(ANTHROPIC, bytes([n])) for n in range(MAX_REMEMBERED)]
+        for each in self.seen:
+            memory_of(each)
+        return super().ref(text, owner=owner)
+
+
+def test_what_fit_gave_back_holds_nothing_of_a_memory_that_went_to_others_meanwhile():
+    given_back = packlight.Compactor(store=Others(), window_tokens=20_000).fit(worked(random.Random(4), 120))
+    assert given_back.report.new_edits
+    assert not given_back.state.view.memory
 
 
 @given(st.lists(st.sampled_from(

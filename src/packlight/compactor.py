@@ -25,7 +25,7 @@ from .measure import Gauge
 from .outcome import result_of, unread
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
 from .policy import RECORDED, Policy, preset
-from .reading import Reader, Seen, memory_of
+from .reading import Reader, Seen, let_go, memory_of
 from .records import Records
 from .rescue import MAX_ATTEMPTS, narrowed, shorter_answer
 from .store import Store, open_store
@@ -404,6 +404,7 @@ class Compactor:
             return result_of(work, work.view, (), str(error) or type(error).__name__, error=error)
         finally:
             work.view.memo.clear()  # callers keep what fit gave them, and with it the view
+            let_go(work.source, work.view.memory)
 
     def _planning(self, work: Work) -> tuple[Ledger, Exception | None]:
         """Makes the view ready for a plan; the error is that of a transcript that could not be written."""

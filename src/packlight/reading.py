@@ -34,7 +34,8 @@ class Thread:
         """Of the messages that the memory is about."""
 
 
-_recent: OrderedDict[int, ref[Thread]] = OrderedDict()
+_recent: list[ref[Thread]] = []
+"""Those that had a batch last, the newest at the end."""
 _remembering = threading.Lock()
 
 
@@ -127,14 +128,19 @@ def memory_of(seen: Seen) -> dict[str, Any]:
             seen.thread = Thread()
         thread = seen.thread
         thread.chain = max(thread.chain, chain, key=len)
-        _recent[id(thread)] = ref(thread)
-        _recent.move_to_end(id(thread))
-        while len(_recent) > MAX_REMEMBERED:
-            oldest = _recent.popitem(last=False)[1]()
-            if oldest is not None:
-                oldest.memory.clear()  # views of earlier requests may still hold it
-                oldest.memory = {}
+        others = [t for other in _recent if (t := other()) is not None and t is not thread]
+        while len(others) >= MAX_REMEMBERED:
+            oldest = others.pop(0)
+            oldest.memory.clear()  # views of earlier requests may still hold it
+            oldest.memory = {}
+        _recent[:] = map(ref, [*others, thread])
         return thread.memory
+
+
+def let_go(seen: Seen, memory: dict[str, Any]) -> None:
+    """A batch with this memory is over: what it put there after the conversation had lost it is forgotten too."""
+    if seen.thread.memory is not memory:
+        memory.clear()
 
 
 class Reader:
