@@ -15,6 +15,7 @@ from packlight.reading import MAX_REMEMBERED, Seen, memory_of
 from packlight.store import MemoryStore
 from packlight.summary import digest, secrets
 from packlight.summary.files import file_events
+from packlight.summary.names import Known, Mentions, Source
 from packlight.types import SummaryJob
 from packlight.view import View
 
@@ -81,6 +82,20 @@ def called(n, path):
 
 def answered(n):
     return {"type": "function_call_output", "call_id": f"c{n}", "output": "written"}
+
+
+def test_which_names_are_looked_at_does_not_depend_on_the_order_they_were_learned_in():
+    """One name, with and without a dot behind it, where the bound falls."""
+    texts = [f"a_{n}" for n in range(5_999)] + ["zz/name_1.py", "zz/name_1.py."]
+    names = []
+    for order in (texts, texts[::-1]):
+        known, numbers = Known(), []
+        for text in order:
+            numbers += known.read([(Source(text, 1), text)])[0][1]
+        counts = {n: 2 if known.words[n][0].endswith(b".") else 1 for n in numbers}
+        names.append(Mentions(known.words, counts, dict.fromkeys(numbers, 1), {}, set(), [], [], 1).seen(()).ranked)
+    assert len(names[0]) == 6_000
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])

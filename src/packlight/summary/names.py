@@ -151,7 +151,7 @@ class Mentions:
         words, last, counts, owner, typed = self.words, self.last, self.counts, self.owner, self.typed
         found = [n for n in last if words[n][0] not in visible and words[n][1] not in visible]
         if len(found) > _MAX_CANDIDATES:
-            found = sorted(found, key=lambda n: (-last[n], words[n][2]))[:_MAX_CANDIDATES]
+            found = sorted(found, key=lambda n: (-last[n], words[n][2], words[n][0]))[:_MAX_CANDIDATES]
         often = {count: 0.8 * math.log(count) for count in set(counts.values())}
         ages = {turn: 1.2 * math.exp((turn - self.now) / 100) for turn in set(last.values())}
         of_file = [*self.file_scores, 0.0]  # the last is of no file, -1
