@@ -14,6 +14,7 @@ import pytest
 import checker
 from engine import MODELS, body, compactor, frozen, key_of, lawful, packlight, seen
 from packlight.store import MemoryStore
+from packlight.view import plain_reference
 from store_help import in_python, output_of
 from talk import (
     MANY,
@@ -462,6 +463,23 @@ def test_store_purged_between_calls(wire, fresh, tmp_path):
     lawful(far, after, wire)
     third = agent(wire, store=tmp_path / "s").fit(copied(far))
     assert sent(third, wire) == sent(after, wire), "the batch stands whole in the store"
+
+
+@every_wire
+def test_what_went_with_a_purge_is_recalled_from_the_next_batch(wire, tmp_path):
+    made, given, c = compacted(wire, store=tmp_path / "s")
+    store = packlight.open_store(tmp_path / "s")
+    store.purge(all=True)
+    after = made.fit(onward(given, wire, *turns(wire, MANY, start=100)))
+    taken = [t for e in after.report.new_edits if e.action == "summarised" for t in texts_in(after, e)]
+    assert len(taken) > len([t for e in c.report.edits for t in texts_in(c, e)]) > 0
+    assert all(text in [d.text for d in packlight.recall(store, plain_reference(text)[0])] for text in taken)
+
+
+def texts_in(compaction, edit):
+    """What results say in the messages that an edit took out."""
+    messages = compaction.state.view.messages[edit.start[0] : edit.end[0]]
+    return [p.text for m in messages for p in m.parts if p.kind == "result" and p.text]
 
 
 # repair

@@ -20,7 +20,7 @@ from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryEr
 from .formats import encode_as_is, plain, split
 from .laws import all_thinking, gained, rendered_messages, repairs, unbound_thinking, violations
 from .layers import MediaLimits
-from .ledger import Ledger
+from .ledger import Ledger, taken_out
 from .measure import Gauge
 from .outcome import result_of, unread
 from .planning import MIN_GAIN_RATIO, Counting, Work, bytes_of, looks_at, new_edits, planned, refused, target_of
@@ -442,6 +442,8 @@ class Compactor:
         ours = True
         documents = ledger.documents(work.view, own, work.conversation)
         try:
+            if self._records.was_purged(work):
+                documents += [d for edit in view.edits for d in taken_out(work.view, edit, work.conversation)]
             batch, ours = self._records.add(work, view, own, documents)
         except StoreError as failure:
             error, budget = failure, work.limits.budget_tokens

@@ -40,6 +40,11 @@ class Records:
         work.batch = batch
         return batch, is_ours
 
+    def was_purged(self, work: Work) -> bool:
+        """Whether the store lost under us what earlier batches of the conversation took out. Raises StoreError."""
+        parent = work.source.batch
+        return parent is not None and self.journal.store.batch(parent.id) is None
+
     def hold(
         self,
         work: Work,
