@@ -214,6 +214,17 @@ def test_a_focus_takes_the_place_of_the_providers_prompt():
     assert "Constraints from the user" in told
 
 
+def test_headers_of_a_request_kept_as_arguments_of_the_sdk_go_along():
+    with provider() as server:
+        for wire in MODELS:
+            writer = packlight.provider_writer(client_of(wire, server.url))
+            given = long_request(wire) | {"extra_headers": {"x-team": "blue"}, "betas": ("context-1m-2025-08-07",)}
+            assert packlight.Compactor(window_tokens=WINDOW, writer=writer).fit(given).report.error is None
+        assert server.compactions and {h.get("x-team") for h in server.headers} == {"blue"}
+        named = {h.get("anthropic-beta") for h in server.headers}
+    assert named == {f"context-1m-2025-08-07,{BETA}", None}
+
+
 def test_openai_gets_no_more_than_it_takes():
     request = long_request("responses") | {"tools": [{"type": "function", "name": "read"}], "prompt_cache_key": "k"}
     with provider() as server:

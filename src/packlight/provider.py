@@ -73,9 +73,12 @@ class ProviderCompaction:
     def _call(self, request: SummaryRequest) -> dict[str, Any]:
         given = request.body or {}
         options: dict[str, Any] = {"timeout": self.timeout_seconds}
+        headers = given.get("extra_headers") or {}
         if self.format == "anthropic":
             betas = given.get("betas") or ()
-            options["headers"] = with_beta(given.get("extra_headers") or {}, betas if isinstance(betas, list) else ())
+            options["headers"] = with_beta(headers, betas if isinstance(betas, (list, tuple)) else ())
+        elif headers:
+            options["headers"] = headers
         body = {k: v for k, v in given.items() if k not in _OF_THE_SDK}
         return {"path": _PATHS[_package(self.client)][1], "cast_to": object, "body": body, "options": options}
 

@@ -34,8 +34,15 @@ _WORDS = 1_500
 """Asked for where the caller's own instructions take the place of the provider's."""
 _REPLY_ONLY = ("stream", "stop_sequences", "context_management", "output_format")
 """Of an Anthropic request: what only shapes a reply is refused where none is made."""
-_COMPACT_TAKES = ("model", "instructions", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention")
-"""Of a Responses request, beside its input."""
+_COMPACT_TAKES = (
+    "model",
+    "instructions",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "extra_headers",
+)
+"""Of a Responses request, beside its input; headers where it is kept as arguments of the SDK."""
 MAX_PARTS = 8
 
 _Parts = Generator[SummaryRequest, SummaryReply, "tuple[int, list[Json], Exception | None]"]
@@ -136,7 +143,9 @@ def cuts(view: View, last: int) -> list[int]:
         stay |= {i for i, m in enumerate(view.messages) if m.role == "system"}
     stay |= {i for i, _ in view.pairs.unanswered}
     most = min([last, *stay])
-    answered = {i: j for (i, _), (j, _) in sorted(view.pairs.answer.items())}
+    answered: dict[int, int] = {}
+    for (i, _), (j, _) in view.pairs.answer.items():
+        answered[i] = max(answered.get(i, 0), j)
     found, reach = [], 0
     for start, end in pieces_of(view):
         reach = max([reach, *(answered.get(i, 0) for i in range(start, end))])
@@ -216,7 +225,9 @@ def _body(view: View, end: int, room: int, instructions: str) -> dict[str, Json]
 def _marked(view: View, items: Sequence[Json]) -> list[Json]:
     """With one cache mark, at the end: the beginning was read from the cache before, and is now once more."""
     bare = [with_mark(view.format, m, None) for m in items]
-    if marks_of_head(view.head) < MAX_CACHE_MARKS and not view.head.get("cache_control"):
+    parts = view.format.parts(bare[-1])
+    is_free = marks_of_head(view.head) < MAX_CACHE_MARKS and not view.head.get("cache_control")
+    if is_free and parts and parts[-1].kind != "thinking":
         bare[-1] = with_mark(view.format, bare[-1], {"type": "ephemeral"})
     return bare
 
