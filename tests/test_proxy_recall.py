@@ -276,8 +276,8 @@ def test_requests_in_between_stand_in_the_figures(wire, how, tmp_path):
     with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
         talk.head["model"] = model
         talk.say()
-        totals = proxy.proxy.watch.totals
-        [turn] = next(iter(proxy.proxy.watch.threads.values())).turns
+        watch = proxy.proxy.watch
+    totals, [turn] = watch.totals, next(iter(watch.threads.values())).turns  # noted behind the end of the stream
     assert len(provider.tokens) == 3
     assert (totals.requests, totals.recalls, turn.recalls) == (1, 2, 2)
     assert (totals.input_tokens, totals.output_tokens) == (sum(provider.tokens), 240)
