@@ -152,7 +152,7 @@ def test_parallel_requests_of_one_conversation_are_sent_the_same_bytes():
 
 def test_two_proxies_over_one_store_send_the_same_bytes(tmp_path):
     async def work():
-        async with line(reply(answer_of("chat")), journal=tmp_path / "state", window_tokens=16_000) as one:
+        async with line(reply(answer_of("chat", 4_268)), journal=tmp_path / "state", window_tokens=16_000) as one:
             told = Settings(upstream=one.upstream.url, port=0, journal=tmp_path / "state", window_tokens=16_000)
             async with Proxy(told) as proxy:
                 two = Line(proxy, one.upstream)
