@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine import packlight
 from packlight import formats
+from packlight.journal import blobs_of
 from packlight.reading import MAX_REMEMBERED, Seen, memory_of
 from packlight.store import MemoryStore
 from packlight.summary import digest, secrets
@@ -171,3 +173,17 @@ def test_secrets_are_found_where_a_search_of_everything_finds_them(text):
     if '"' in expected or "'" in expected:
         expected = secrets._QUOTED.sub(secrets._masked_literal, expected)
     assert secrets.mask(text) == secrets._SHAPES.sub(secrets.MASK, expected)
+
+
+def test_the_hash_of_an_original_is_of_the_object_that_is_stored():
+    memory = {}
+    one, other = worked(random.Random(3), 20), worked(random.Random(3), 20)
+    other[4]["content"][0]["cache_control"] = {"type": "ephemeral"}
+    for messages in (one, other):
+        read = [formats.read_message(ANTHROPIC, m, count) for m in messages]
+        view = View(format=ANTHROPIC, messages=read, count=count, memory=memory)
+        edit = view.replace("test", "removed", ((3,), (7,)), [])
+        blobs, places = blobs_of(view, [edit])
+        assert sorted(places) == [3, 4, 5, 6]
+        assert all(hashlib.sha256(whole()).hexdigest() == key for key, whole in blobs.items())
+        assert json.loads(blobs[places[4]]()) == messages[4]

@@ -192,7 +192,7 @@ class Journal:
         result = rendered_messages(_up_to(view, key_index))
         result_chain = [chain[0]]
         extend_chain(result_chain, result)
-        blobs, originals = _blobs(view, own)
+        blobs, originals = blobs_of(view, own)
         body = {
             "edits": [_edit_json(e) for e in own],
             "originals": sorted(originals.items()),
@@ -284,17 +284,17 @@ def _up_to(view: View, end: int) -> View:
     )
 
 
-def _blobs(view: View, own: Sequence[Edit]) -> tuple[dict[str, Blob], dict[int, str]]:
+def blobs_of(view: View, own: Sequence[Edit]) -> tuple[dict[str, Blob], dict[int, str]]:
     """The source messages that a batch touches, whole, by hash; and which message is which."""
     blobs: dict[str, Blob] = {}
     places: dict[int, str] = {}
-    known: dict[int, str] = view.memory.setdefault("originals", {})
+    known: dict[int, tuple[Json, str]] = view.memory.setdefault("originals", {})
     for edit in own:
         for i in range(edit.start[0], edit.end[0] + (len(edit.end) == 2)):
             data = view.messages[i].data
-            if i not in known:
-                known[i] = hashlib.sha256(encode_as_is(data)).hexdigest()
-            places[i] = known[i]
+            if i not in known or known[i][0] is not data:  # read anew, its cache marks may have moved
+                known[i] = (data, hashlib.sha256(encode_as_is(data)).hexdigest())
+            places[i] = known[i][1]
             blobs[places[i]] = partial(encode_as_is, data)
     return blobs, places
 
