@@ -188,7 +188,9 @@ class Call:
     @property
     def body(self) -> dict[str, Any]:
         sent = {**self._body, **(self.request if self.c is None else self.c.request)}
-        return {k: v for k, v in sent.items() if k != "betas"}  # they stand in the header
+        if "betas" not in self._body:  # ours, for the provider's compaction: they stand in the header
+            sent.pop("betas", None)
+        return sent
 
     def named(self, rest: dict[str, Any]) -> dict[str, Any]:
         """The SDK's further arguments, with the beta named that the provider's own summary in this request needs."""

@@ -105,8 +105,7 @@ def fold(
     text = text_of(runs)
     if not text.strip():
         return []
-    ref, where = view.refer(contents(view, runs))
-    text += f"\n[contents of what was taken out here: {where}]" if where else ""
+    text, ref = with_contents(view, runs, text)
     edits: list[Edit] = []
     for n, (a, b) in enumerate(runs):
         new: list[Json] = [view.format.reference(text)] if n == 0 else []
@@ -122,6 +121,12 @@ def stands(view: View, runs: Iterable[Run]) -> bool:
 def _same_span(view: View, run: Run) -> bool:
     edit = view.edit_of(run[0])
     return edit is not None and edit.start <= (run[0],) and edit.end >= (run[1],) and len(edit.start) == 1
+
+
+def with_contents(view: View, runs: Iterable[Run], text: str) -> tuple[str, str]:
+    """The text that stands for these stretches, with the way to what was taken out; and the reference of that."""
+    ref, where = view.refer(contents(view, runs))
+    return text + (f"\n[contents of what was taken out here: {where}]" if where else ""), ref
 
 
 def contents(view: View, runs: Iterable[Run]) -> str:

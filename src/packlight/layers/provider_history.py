@@ -24,7 +24,7 @@ from ..summary.prompts import alone
 from ..types import Edit, Json, SummaryJob, SummaryReply, SummaryRequest, Target
 from ..view import View, apply, with_mark
 from .compact_history import MIN_SUMMARY_TOKENS, SUMMARY_RATIO, Steps, history_span, recent_tokens, run_without_model
-from .fold import contents, pieces_of
+from .fold import pieces_of, with_contents
 from .keep import kept_messages
 
 NAME = "provider_history"
@@ -234,8 +234,7 @@ def _marked(view: View, items: Sequence[Json]) -> list[Json]:
 
 def _swap(view: View, end: int, items: Sequence[Json], text: str) -> list[Edit]:
     """The edits that put the provider's summary in place of what it stands for, and the facts where they may stand."""
-    ref, where = view.refer(contents(view, [(0, end)]))
-    text += f"\n[contents of what was taken out here: {where}]" if where else ""
+    text, ref = with_contents(view, [(0, end)], text)
     facts = [view.format.reference(text)] if text.strip() else []
     stay: list[Any] = []
     if view.format.name == "responses":  # its answer holds what users said, not what developers did

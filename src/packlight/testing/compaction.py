@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .binding import compaction_signature, is_signed
-from .replies import Counted, Reply
+from .replies import Counted, Reply, compaction_item
 
 Json = Any
 BETA = "compact-2026-09-04"
@@ -87,7 +87,7 @@ def openai_answer(reply: Reply, number: int, counted: Counted, body: Json) -> Js
     """The users' messages as they were, and one item that only the provider can read."""
     items = body.get("input") or []
     kept = [{**i, "type": "message", "id": f"msg_{number}_{n}"} for n, i in enumerate(items) if i.get("role") == "user"]
-    sealed = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": f"gAAA-compacted-{number}"}
+    sealed = compaction_item(number)
     usage = {
         "input_tokens": counted.input_tokens,
         "output_tokens": reply.output_tokens,
