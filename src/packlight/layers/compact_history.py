@@ -6,7 +6,7 @@ source each time, never from an earlier summary; what a model wrote is brought u
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,10 +46,8 @@ class CompactHistory:
             return [], None
         start, end = history_span(view, recent_tokens(view, target, self.keep_recent_tokens))
         runs = runs_between(view, start, end, _live(view))
-        folded = _weight(view, runs)
-        stays = view.tokens - folded
-        room = max(target.target_tokens - stays, (target.budget_tokens - stays) * SUMMARY_RATIO)
-        room = int(min(self.max_summary_tokens, room, folded * 0.9))
+        folded = weight(view, runs)
+        room = room_beside(target, view.tokens - folded, folded, self.max_summary_tokens)
         least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
         about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
         return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
@@ -80,7 +78,7 @@ class NanoHistory:
         first = next((i for i, m in enumerate(view.messages) if m.role != "system"), 0)
         start = first + 1 if end < len(view.messages) and view.messages[end].role == "assistant" else first
         runs = runs_between(view, start, end, _live(view))
-        room = _room(self.max_summary_tokens, _weight(view, runs))
+        room = _room(self.max_summary_tokens, weight(view, runs))
         frame = "[Previous conversation summary]: "
         join = not any(p.kind == "call" for m in view.messages for p in m.parts)
         focus = target.focus
@@ -100,7 +98,7 @@ class ClassicHistory:
     def steps(self, view: View, target: Target) -> Steps:
         start, end = history_span(view, 0)
         runs = runs_between(view, start, end, _live(view))
-        room = _room(self.max_summary_tokens, _weight(view, runs))
+        room = _room(self.max_summary_tokens, weight(view, runs))
         frame, focus = "[Compacted]\n\n", target.focus
         return (yield from summarised(view, self.writer, end, runs, room, frame=frame, focus=focus))
 
@@ -158,13 +156,19 @@ def _live(view: View) -> set[int]:
     return set() if live is None else {live}
 
 
-def _weight(view: View, runs: list[Run]) -> float:
+def weight(view: View, runs: Sequence[Run]) -> float:
     """What stands in these stretches now, calibrated."""
     tokens = sum(view.tokens_of(i) for a, b in runs for i in range(a, b))
-    for edit in view.edits:
-        if len(edit.start) == 1 and edit.end[0] - edit.start[0] > 1 and any(a < edit.end[0] <= b for a, b in runs):
+    for edit in view.edits:  # of one message is counted there
+        if len(edit.start) == 1 and edit.end[0] - edit.start[0] != 1 and any(a < edit.end[0] <= b for a, b in runs):
             tokens += edit.tokens_after
     return tokens * view.ratio
+
+
+def room_beside(target: Target, stays: float, folded: float, most: int) -> int:
+    """How large a summary may be beside what stays, in place of what is folded."""
+    room = max(target.target_tokens - stays, (target.budget_tokens - stays) * SUMMARY_RATIO)
+    return int(min(most, room, folded * 0.9))
 
 
 def _room(max_summary_tokens: int, folded: float) -> int:
@@ -233,4 +237,13 @@ def run_without_model(steps: Steps) -> list[Edit]:
         return edits
 
 
-__all__ = ["ClassicHistory", "CompactHistory", "NanoHistory", "history_span", "recent_tokens", "run_without_model"]
+__all__ = [
+    "ClassicHistory",
+    "CompactHistory",
+    "NanoHistory",
+    "history_span",
+    "recent_tokens",
+    "room_beside",
+    "run_without_model",
+    "weight",
+]

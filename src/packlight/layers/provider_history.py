@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..errors import SummaryError
@@ -23,7 +22,15 @@ from ..summary.digest import write
 from ..summary.prompts import alone
 from ..types import Edit, Json, SummaryJob, SummaryReply, SummaryRequest, Target
 from ..view import View, apply, with_mark
-from .compact_history import MIN_SUMMARY_TOKENS, SUMMARY_RATIO, Steps, history_span, recent_tokens, run_without_model
+from .compact_history import (
+    MIN_SUMMARY_TOKENS,
+    Steps,
+    history_span,
+    recent_tokens,
+    room_beside,
+    run_without_model,
+    weight,
+)
 from .fold import pieces_of, with_contents
 from .keep import kept_messages
 
@@ -88,8 +95,8 @@ class ProviderHistory:
         """
         now, done, items = view, 0, list[Json]()
         for _ in range(MAX_PARTS):
-            room = target.budget_tokens / view.ratio - view.head_tokens
-            fits = bisect_right(ends, room, key=partial(_weight, now))
+            room = target.budget_tokens - view.head_tokens * view.ratio
+            fits = bisect_right(ends, room, key=lambda end: weight(now, [(0, end)]))
             if not fits or ends[fits - 1] <= done:
                 break
             end = ends[fits - 1]
@@ -105,7 +112,7 @@ class ProviderHistory:
     ) -> Generator[SummaryRequest, SummaryReply, tuple[SummaryReply, Exception | None]]:
         """The provider's answer, or what was wrong: one more try where more room or a plainer word may help."""
         usual = int(view.head.get("max_tokens") or 0)
-        left = target.budget_tokens + usual - int((_weight(view, end) + view.head_tokens) * view.ratio)
+        left = target.budget_tokens + usual - int(weight(view, [(0, end)]) + view.head_tokens * view.ratio)
         room = max(usual, min(ANSWER_TOKENS, left))
         own = alone(_WORDS, self.instructions, target.focus) if self.instructions or target.focus else ""
         for _ in range(2):
@@ -120,20 +127,13 @@ class ProviderHistory:
 
     def _facts(self, view: View, end: int, target: Target, items: Sequence[Json]) -> str:
         """The digest of the same turns, in the room that is left beside the provider's summary."""
-        freed = (_weight(view, end) - sum(map(view.count, items))) * view.ratio
-        stays = view.tokens - freed
-        room = max(target.target_tokens - stays, (target.budget_tokens - stays) * SUMMARY_RATIO, MIN_SUMMARY_TOKENS)
-        room = min(self.max_summary_tokens, room, freed * 0.9)
+        freed = weight(view, [(0, end)]) - sum(map(view.count, items)) * view.ratio
+        least = min(MIN_SUMMARY_TOKENS, int(freed * 0.9))
+        room = max(room_beside(target, view.tokens - freed, freed, self.max_summary_tokens), least)
         shown = [t for i in items if (t := _texts(view, i)) is not None]
         kept = frozenset(i for i in range(end) if _texts(view, view.messages[i].data) in shown)
-        job = SummaryJob(view=view, start=0, end=end, max_tokens=int(room), visible_from=end, kept=kept)
+        job = SummaryJob(view=view, start=0, end=end, max_tokens=room, visible_from=end, kept=kept)
         return write(self.digest, job)
-
-
-def _weight(view: View, end: int) -> int:
-    """What stands for the first `end` messages now, uncalibrated."""
-    tokens = sum(map(view.tokens_of, range(end)))
-    return tokens + sum(e.tokens_after for e in _several(view) if e.end[0] <= end)
 
 
 def cuts(view: View, last: int) -> list[int]:
@@ -161,14 +161,9 @@ def _parts_roles(view: View, end: int) -> bool:
     return (view.messages[end - 1].role == "assistant") != (view.messages[end].role == "assistant")
 
 
-def _several(view: View) -> list[Edit]:
-    """Edits in effect that take out more than one message, or put one between two."""
-    return [e for e in view.edits if len(e.start) == 1 and e.end[0] - e.start[0] != 1]
-
-
 def _stands_across(view: View, end: int) -> bool:
     """Whether an edit of ours stands across this place, or right at it."""
-    return any(e.start[0] < end < e.end[0] or e.start[0] == e.end[0] == end for e in _several(view))
+    return any(e.start[0] < end < e.end[0] or e.start[0] == e.end[0] == end for e in view.edits if len(e.start) == 1)
 
 
 def _unable(view: View, format: str) -> str:
