@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from .errors import SummaryError
 from .tokens import input_tokens, output_tokens
+from .transport import in_thread, only_async, sdk_of, timed
 from .types import FormatName, Json, SummaryReply, SummaryRequest
 
 BETA = "compact-2026-09-04"
@@ -44,31 +44,31 @@ class ProviderCompaction:
     @property
     def format(self) -> FormatName:
         """Of the conversations that its provider compacts."""
-        return _PATHS[_package(self.client)][0]
+        return _PATHS[sdk_of(self.client)][0]
 
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.client.post)
 
     def ask(self, request: SummaryRequest) -> SummaryReply:
+        if self.is_async:
+            return only_async(self.client)
         started = time.monotonic()
         try:
-            if self.is_async:
-                raise SummaryError(f"{type(self.client).__name__} is asynchronous: use afit, not fit")
             reply = self._read(self.client.post(**self._call(request)))
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return self._timed(reply, request, started)
+        return timed(reply, _model(request), started)
 
     async def aask(self, request: SummaryRequest) -> SummaryReply:
+        if not self.is_async:
+            return await in_thread(partial(self.ask, request))
         started = time.monotonic()
         try:
-            post = partial(self.client.post, **self._call(request))
-            said = await post() if self.is_async else await import_module("asyncio").to_thread(post)
-            reply = self._read(said)
+            reply = self._read(await self.client.post(**self._call(request)))
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return self._timed(reply, request, started)
+        return timed(reply, _model(request), started)
 
     def _call(self, request: SummaryRequest) -> dict[str, Any]:
         given = request.body or {}
@@ -80,21 +80,21 @@ class ProviderCompaction:
         elif headers:
             options["headers"] = headers
         body = {k: v for k, v in given.items() if k not in _OF_THE_SDK}
-        return {"path": _PATHS[_package(self.client)][1], "cast_to": object, "body": body, "options": options}
+        return {"path": _PATHS[sdk_of(self.client)][1], "cast_to": object, "body": body, "options": options}
 
     def _read(self, said: Any) -> SummaryReply:
         if not isinstance(said, Mapping):
             raise SummaryError(f"no compaction came, but {type(said).__name__!r}")
         return _read_anthropic(said) if self.format == "anthropic" else _read_openai(said)
 
-    def _timed(self, reply: SummaryReply, request: SummaryRequest, started: float) -> SummaryReply:
-        model = reply.model or str((request.body or {}).get("model") or "")
-        return replace(reply, model=model, seconds=max(time.monotonic() - started, 1e-6))
+
+def _model(request: SummaryRequest) -> str:
+    return str((request.body or {}).get("model") or "")
 
 
 def provider_of(source: Any, *, timeout_seconds: float) -> ProviderCompaction:
     """The way to the provider of a client of the `anthropic` or `openai` package. Raises TypeError for any other."""
-    if not _package(source) or not callable(getattr(source, "post", None)):
+    if not sdk_of(source):
         raise TypeError(f"a provider compacts through a client of its SDK, not {type(source).__name__!r}")
     return ProviderCompaction(client=source, timeout_seconds=timeout_seconds)
 
@@ -118,11 +118,6 @@ def betas_in(headers: Mapping[str, Any]) -> list[str]:
     """The betas that these headers name."""
     said = next((str(v) for k, v in headers.items() if k.lower() == BETA_HEADER and isinstance(v, str)), "")
     return [b for b in map(str.strip, said.split(",")) if b]
-
-
-def _package(client: Any) -> str:
-    homes = (cls.__module__.partition(".")[0] for cls in type(client).__mro__)
-    return next((home for home in homes if home in _PATHS), "")
 
 
 def _read_anthropic(message: Mapping[str, Json]) -> SummaryReply:

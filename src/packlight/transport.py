@@ -52,8 +52,7 @@ def transport_of(
         return _Sdk(api=api, model=name.strip(), options=options, timeout_seconds=timeout_seconds)  # type: ignore[arg-type]
     if base_url is not None or api_key is not None:
         raise TypeError("base_url and api_key go with 'anthropic:MODEL' or 'openai:MODEL'")
-    api = next((home for cls in type(source).__mro__ if (home := cls.__module__.partition(".")[0]) in _SDKS), "")
-    if api and callable(getattr(source, "post", None)):
+    if api := sdk_of(source):
         if not model:
             raise TypeError(f"which model is to write? A {type(source).__name__} client needs `model`")
         return _Sdk(api=api, model=model, client=source, timeout_seconds=timeout_seconds)  # type: ignore[arg-type]
@@ -62,6 +61,12 @@ def transport_of(
     if callable(source):
         return _Function(source, model=model, timeout_seconds=timeout_seconds)
     raise TypeError(f"a writer is a string, a client or a function, not {type(source).__name__!r}")
+
+
+def sdk_of(client: Any) -> str:
+    """The package of an official SDK, `anthropic` or `openai`, that this is a client of; empty for anything else."""
+    homes = (cls.__module__.partition(".")[0] for cls in type(client).__mro__)
+    return next((home for home in homes if home in _SDKS), "") if callable(getattr(client, "post", None)) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,25 +85,25 @@ class _Sdk:
 
     def ask(self, request: SummaryRequest) -> SummaryReply:
         if self.is_async:
-            return _refused(self.client)
+            return only_async(self.client)
         started = time.monotonic()
         try:
             with self._opened(0) as client:
                 reply = _READ[self.api](self._create(client)(**self._body(client, request)))
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return _timed(reply, self.model, started)
+        return timed(reply, self.model, started)
 
     async def aask(self, request: SummaryRequest) -> SummaryReply:
         if self.client is not None and not self.is_async:
-            return await _in_thread(partial(self.ask, request))
+            return await in_thread(partial(self.ask, request))
         started = time.monotonic()
         try:
             async with self._opened(1) as client:
                 reply = _READ[self.api](await self._create(client)(**self._body(client, request)))
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return _timed(reply, self.model, started)
+        return timed(reply, self.model, started)
 
     def _opened(self, which: int) -> Any:
         """A client that is closed afterwards where it is ours: one that lives on would be bound to an event loop."""
@@ -148,22 +153,22 @@ class _Function:
             if self.is_async or inspect.isawaitable(said):
                 if inspect.iscoroutine(said):
                     said.close()
-                return _refused(self._function)
+                return only_async(self._function)
             reply = _reply(said)
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return _timed(reply, self.model, started)
+        return timed(reply, self.model, started)
 
     async def aask(self, request: SummaryRequest) -> SummaryReply:
         started = time.monotonic()
         try:
-            said = self._call(request) if self.is_async else await _in_thread(partial(self._call, request))
+            said = self._call(request) if self.is_async else await in_thread(partial(self._call, request))
             if inspect.isawaitable(said):
                 said = await import_module("asyncio").wait_for(said, self._timeout_seconds)
             reply = _reply(said)
         except Exception as error:
             reply = SummaryReply(text="", error=error)
-        return _timed(reply, self.model, started)
+        return timed(reply, self.model, started)
 
 
 def takes_job(writer: Any) -> bool:
@@ -183,12 +188,13 @@ def _asks_for(function: Any, name: str) -> bool:
     return said.rpartition(".")[2] == name
 
 
-async def _in_thread(call: Callable[[], Any]) -> Any:
+async def in_thread(call: Callable[[], Any]) -> Any:
     """Off the event loop: other conversations go on meanwhile."""
     return await import_module("asyncio").to_thread(call)
 
 
-def _refused(source: Any) -> SummaryReply:
+def only_async(source: Any) -> SummaryReply:
+    """The reply of what can only be awaited, where nobody awaits."""
     return SummaryReply(text="", error=SummaryError(f"{type(source).__name__} is asynchronous: use afit, not fit"))
 
 
@@ -200,7 +206,8 @@ def _reply(said: Any) -> SummaryReply:
     raise SummaryError(f"a summarising function gives a text or a SummaryReply, not {type(said).__name__!r}")
 
 
-def _timed(reply: SummaryReply, model: str, started: float) -> SummaryReply:
+def timed(reply: SummaryReply, model: str, started: float) -> SummaryReply:
+    """The reply with its model, where it names none, and how long it took."""
     return replace(reply, model=reply.model or model, seconds=reply.seconds or max(time.monotonic() - started, 1e-6))
 
 

@@ -19,6 +19,7 @@ from ..errors import InvalidRequest
 from ..formats import format_named
 from ..layers import ProviderHistory
 from ..provider import HELD_BY_PROVIDER, betas_in, with_beta
+from ..transport import sdk_of
 from ..types import FormatName
 from ..writers import provider_writer
 from .cures import Cures
@@ -56,8 +57,7 @@ def wrap(
 
 
 def _check(client: Any) -> None:
-    homes = {cls.__module__.partition(".")[0] for cls in type(client).__mro__}
-    if not homes & {"anthropic", "openai"} or not callable(getattr(client, "post", None)):
+    if not sdk_of(client):
         raise TypeError(
             f"wrap takes a client of the anthropic or openai package, not {type(client).__name__!r}; "
             "for anything else call Compactor.fit before each request"
