@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 
 from .compaction import Compaction
 from .errors import SummaryError
+from .transport import timed
 from .types import SummaryReply, SummaryRequest
 
 Planning = Generator[SummaryRequest, SummaryReply, Compaction]
@@ -48,4 +49,4 @@ async def aask(question: SummaryRequest) -> SummaryReply:
 def _raised(question: SummaryRequest, error: Exception, started: float) -> SummaryReply:
     """What becomes of an exception of a transport that somebody else made."""
     model = question.transport.model if question.transport else ""
-    return SummaryReply(text="", error=error, model=model, seconds=max(time.monotonic() - started, 1e-6))
+    return timed(SummaryReply(text="", error=error), model, started)

@@ -15,7 +15,7 @@ from ..formats import format_named
 from ..provider import HELD_BY_PROVIDER
 from ..types import FormatName
 from .settings import Settings
-from .toolbox import tools_of
+from .toolbox import has_tools
 
 __all__ = ["Endpoint", "endpoint_of", "side_request", "upstream_url"]
 
@@ -75,7 +75,7 @@ def side_request(endpoint: Endpoint, request: Mapping[str, Any]) -> str | None:
     items = request.get(endpoint.list_key)
     if not isinstance(items, list) or not any(_answered(item) for item in items):
         return "a single exchange"
-    if not request.get("functions") and not tools_of(request, items):
+    if not request.get("functions") and not has_tools(request, items):
         return "no tools"
     if isinstance(items[-1], dict) and items[-1].get("type") == "compaction_trigger":  # Codex, 2026-11
         return "the agent's own compaction"

@@ -11,12 +11,18 @@ from typing import Any
 
 from ..types import Json
 
-__all__ = ["first_box", "names_of", "tools_of"]
+__all__ = ["first_box", "has_tools", "names_of", "tools_of"]
 
 
 def first_box(items: Sequence[Json]) -> int | None:
     """Index of the first item of the list that brings tools."""
     return next((i for i, item in enumerate(items) if _tools_in(item)), None)
+
+
+def has_tools(request: Mapping[str, Any], items: Sequence[Json]) -> bool:
+    """Whether a request has any; its list is only looked through where none stand beside it."""
+    beside = request.get("tools")
+    return (isinstance(beside, list) and bool(beside)) or first_box(items) is not None
 
 
 def tools_of(request: Mapping[str, Any], items: Sequence[Json]) -> list[Json]:
