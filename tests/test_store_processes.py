@@ -152,6 +152,65 @@ def test_forked_child_goes_on(folder: Path) -> None:
     store.close()
 
 
+def test_nothing_that_either_side_of_a_fork_writes_is_lost(folder: Path) -> None:
+    """A child that believes to hold its parent's locks would write into a log that the parent deletes."""
+    code = """
+        import os
+        for n in range(12):
+            store = open_store(sys.argv[1])
+            put(store, f"before {n}", id=f"before {n}")
+            child = os.fork()
+            put(store, f"{'parent' if child else 'child'} {n}", id=f"{n} {child == 0}")
+            found(store, "before")
+            store.close()
+            if child == 0:
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    output_of(in_python(code, folder))
+    store = open_store(folder)
+    texts = {d.text for d in store.documents(owner="o", conversation="c", limit=10**6)}
+    assert {f"{who} {n}" for who in ("before", "parent", "child") for n in range(12)} - texts == set()
+    store.close()
+
+
+def test_a_fork_waits_for_what_other_threads_write(folder: Path) -> None:
+    code = """
+        import os, threading
+        store = open_store(sys.argv[1])
+        ended = threading.Event()
+
+        def work():
+            n = 0
+            while not ended.is_set():
+                n += 1
+                put(store, f"thread {n}", id=f"thread {n}")
+            put(store, f"wrote {n}", id="count")
+
+        threads = [threading.Thread(target=work)]
+        threads[0].start()
+        for n in range(12):
+            child = os.fork()
+            put(store, f"child {n}" if child == 0 else f"parent {n}", id=f"{n} {child == 0}")
+            if child == 0:
+                store.close()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        ended.set()
+        threads[0].join()
+        store.close()
+    """
+    output_of(in_python(code, folder))
+    store = open_store(folder)
+    texts = {d.text for d in store.documents(owner="o", conversation="c", limit=10**6)}
+    (count,) = (int(t.split()[1]) for t in texts if t.startswith("wrote"))
+    wanted = {f"{who} {n}" for who in ("child", "parent") for n in range(12)} | {
+        f"thread {n + 1}" for n in range(count)
+    }
+    assert wanted - texts == set()
+    store.close()
+
+
 def test_purge_while_another_process_reads_and_writes(folder: Path) -> None:
     code = """
         store = open_store(sys.argv[1])

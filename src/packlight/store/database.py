@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from weakref import WeakSet
 
 from ..errors import StoreError
 from .files import DATABASE, check_folder, prepare_folder
@@ -52,7 +53,32 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """What brings a store from each schema version to the next."""
 
 _abandoned: list[sqlite3.Connection] = []
-"""Connections that a forked process inherited: SQLite allows neither using nor closing them there."""
+"""Connections that a forked process inherited, by a fork in the middle of their use: SQLite allows neither using nor
+closing them there."""
+_databases: WeakSet[Database] = WeakSet()
+_forking: list[Database] = []
+_one_fork = threading.Lock()
+
+
+def _before_fork() -> None:
+    """No connection goes over a fork: SQLite's own notes of its locks would, and the child would believe to hold them.
+
+    Then it takes none (sqlite.org, "How To Corrupt", 2.6): what one of the two commits is lost, or the file damaged.
+    """
+    _one_fork.acquire()
+    _forking[:] = list(_databases)
+    for database in _forking:
+        database.pause()
+
+
+def _after_fork() -> None:
+    while _forking:
+        _forking.pop().resume()
+    _one_fork.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 class Database:
@@ -69,6 +95,9 @@ class Database:
         self._durable: bool | None = None
         self._process = os.getpid()
         self._closed = False
+        self._uses = 0
+        """Blocks of the thread that holds the lock."""
+        _databases.add(self)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -145,7 +174,21 @@ class Database:
         with self._lock:
             if self._closed and not allow_closed:
                 raise StoreError(f"{self.folder}: the store was closed")
-            yield
+            self._uses += 1
+            try:
+                yield
+            finally:
+                self._uses -= 1
+
+    def pause(self) -> None:
+        """Wait for what is under way in other threads, and hold all off until `resume`; without a connection."""
+        self._lock.acquire()
+        if not self._uses and self._process == os.getpid():
+            with contextlib.suppress(sqlite3.Error):
+                self._drop()
+
+    def resume(self) -> None:
+        self._lock.release()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
