@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import functools
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine import body, compactor, lawful, packlight
 from layer_help import WIRES, Talk, prose, view_of
 from packlight import PRESETS, Policy, Size
 from packlight.layers import CompactHistory, MicroCompact, NanoHistory, ReactiveCompact
-from packlight.policy import classic, never, over_budget, preset, thrifty
+from packlight.policy import MOST_PAID_RATIO, classic, never, over_budget, preset, thrifty
+from packlight.replay.cost import Prices, PromptCache, Units
+from packlight.replay.readers import read_sessions
+from packlight.replay.walk import walk
+from packlight.replay.weights import Weights
 from packlight.types import Summary
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 TABLE = {
     "default": ("ReadAgain ToolResultBudget", "", "MicroCompact CompactHistory", "ReactiveCompact", over_budget),
@@ -110,12 +119,131 @@ def test_thrifty_when_the_cache_is_cold():
     assert "over the budget" in thrifty(size(180_000))
 
 
+PAID_LONG = {"paid_tokens": 1e6, "unedited_paid_tokens": 1e6}
+"""So much that no batch is dear beside it."""
+
+
 def test_thrifty_rent_against_purchase():
     """Due once carrying the removable part has cost what writing the rest anew would cost."""
     purchase = 30_000 * (1.25 - 0.1)
-    assert thrifty(size(carried_tokens=int(purchase / 0.1) - 1)) is None
-    assert "has cost more" in thrifty(size(carried_tokens=int(purchase / 0.1) + 1))
-    assert thrifty(size(carried_tokens=int(purchase / 0.1) + 1, cache_read_ratio=0.025)) is None
+    assert thrifty(size(carried_tokens=int(purchase / 0.1) - 1, **PAID_LONG)) is None
+    assert "has cost more" in thrifty(size(carried_tokens=int(purchase / 0.1) + 1, **PAID_LONG))
+    assert thrifty(size(carried_tokens=int(purchase / 0.1) + 1, cache_read_ratio=0.025, **PAID_LONG)) is None
+
+
+def test_what_stays_in_the_cache_is_not_bought_again():
+    """System and tools are read from the cache after a batch, too."""
+    purchase = 10_000 * (1.25 - 0.1)
+    assert thrifty(size(carried_tokens=int(purchase / 0.1) - 1, fixed_tokens=20_000, **PAID_LONG)) is None
+    assert "has cost more" in thrifty(size(carried_tokens=int(purchase / 0.1) + 1, fixed_tokens=20_000, **PAID_LONG))
+
+
+def test_a_batch_for_the_rent_waits_until_it_is_cheap_beside_what_was_paid():
+    paid = (30_000 * 1.25 - MOST_PAID_RATIO * 50_000 * 0.1) / (MOST_PAID_RATIO - 1)
+    rented = {"carried_tokens": 10**7}
+    assert thrifty(size(paid_tokens=paid * 0.99, unedited_paid_tokens=paid * 0.99, **rented)) is None
+    assert thrifty(size(paid_tokens=paid * 1.01, unedited_paid_tokens=paid * 1.01, **rented))
+    assert thrifty(size(paid_tokens=paid * 0.5, unedited_paid_tokens=paid, **rented))  # earlier ones have saved that
+
+
+grown = st.lists(st.integers(1, 30_000), min_size=1, max_size=150)
+
+
+@settings(deadline=None)
+@given(grown, st.sampled_from([0.02, 0.1, 0.5]), st.integers(0, 60_000), st.integers(1_000, 60_000))
+def test_a_session_that_ends_anywhere_cost_little_more_than_without_batches(steps, read, fixed, left):
+    """Whatever grows, and whenever it ends: thrifty's batches never make it a tenth dearer."""
+    tokens = without = sent = sent_without = fixed
+    paid = unedited = carried = 0.0
+    base = fixed + left
+    for step in steps:
+        tokens, without = tokens + step, without + step
+        now = size(
+            tokens,
+            None,
+            base_tokens=base,
+            carried_tokens=int(carried),
+            fixed_tokens=fixed,
+            paid_tokens=paid,
+            unedited_paid_tokens=unedited,
+            cache_read_ratio=read,
+        )
+        unedited += now.price_of(without, sent_without)
+        if thrifty(now):
+            tokens, carried = base, 0.0
+            paid += now.price_of(tokens, fixed)
+        else:
+            carried += max(0, tokens - base)
+            paid += now.price_of(tokens, sent)
+        sent, sent_without = tokens, without
+        assert paid <= 1.1 * unedited
+
+
+@pytest.mark.parametrize("name", ["claude-code-chinese-web", "claude-code-go-cli", "codex-typescript-release"])
+@pytest.mark.parametrize("read", [0.1, 0.025])
+def test_a_recorded_session_that_ends_anywhere_cost_little_more(name, read):
+    """By the simulated prompt cache of a replay, which knows nothing of how a compactor counts."""
+    (session,) = read_sessions(EXAMPLES / f"{name}.jsonl")
+    weights = Weights(session)
+    prices = Prices(input_usd=1.0, cache_read_usd=read, cache_write_usd=1.25)
+    sheet = {"provider": "anthropic", "input_usd": 1.0, "cache_read_usd": read, "cache_write_usd": 1.25}
+    models = dict.fromkeys({"made-up", session.model, *(t.model for s in session.segments for t in s.turns)}, sheet)
+    made = packlight.Compactor("made-up", policy="thrifty", window_tokens=200_000, model_overrides=models)
+    ours, without = PromptCache(prices), PromptCache(prices)
+    units, paid, unedited, batches = Units(weights), 0.0, 0.0, 0
+    for call in walk(session, made, weights):
+        at = call.window, call.recorded.thinking
+        paid += ours.charge(units(call.messages, *at), call.now_seconds).usd
+        unedited += without.charge(units(call.source, *at), call.now_seconds).usd
+        batches += call.is_batch
+        assert paid <= 1.1 * unedited
+    assert batches or read < 0.1
+
+
+def conversation(rounds, chars=6_000):
+    """A chat with a system prompt of its own, and files that were read in it."""
+    messages = [{"role": "system", "content": prose("rules", 40)}, {"role": "user", "content": "Tidy up."}]
+    for n in range(rounds):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": f'{{"path": "f{n}.py"}}'}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": prose(f"f{n}", 2_000)[:chars]})
+    return messages
+
+
+def test_a_preview_of_a_new_result_does_not_pay_the_rent():
+    """What is shortened before it was ever sent rewrites no cache."""
+    large = conversation(30, chars=90_000)
+    made, carried = compactor("chat", policy="thrifty", max_input_tokens=60_000), []
+    shortened = 0
+    for end in range(2, len(large), 2):
+        c = made.fit(body(large[:end], "chat"), now_seconds=float(end))
+        carried.append(c.state.size.carried_tokens)
+        shortened += any(e.start[0] >= c.state.view.first_unseen for e in c.report.new_edits)
+        if any(e.start[0] < c.state.view.first_unseen for e in c.report.new_edits):
+            break
+    assert shortened >= 3 and carried == sorted(carried) and carried[-1] > 0
+
+
+def test_a_batch_that_would_leave_more_than_it_is_worth_is_not_made_and_not_planned_at_each_call():
+    """What a first batch leaves is a guess until it was planned."""
+    planned = []
+
+    def keeps_nearly_all(view, target):
+        planned.append(len(view.messages))
+        return []
+
+    policy = replace(PRESETS["thrifty"], when_due=(keeps_nearly_all,))
+    made, messages = compactor("chat", policy=policy, window_tokens=10**6), conversation(60)
+    for end in range(2, len(messages), 2):
+        c = made.fit(body(messages[:end], "chat"), now_seconds=float(end))
+        assert not c.report.new_edits and c.report.reason == "nothing is due"
+    assert 1 <= len(planned) <= 3
+
+
+def test_a_system_prompt_in_the_list_counts_as_fixed():
+    c = compactor("chat", policy="thrifty").fit(body(conversation(3), "chat"))
+    system = c.state.view.messages[0]
+    assert c.state.view.fixed_tokens == c.state.size.fixed_tokens == system.tokens > 500
 
 
 def test_thrifty_without_prices_is_default():

@@ -212,7 +212,7 @@ class Compactor:
             work.batch = work.source.batch = old.batch.parent if old.batch else None
         elif not tentative:
             failure = self._records.take_back(work, old.before)
-            self._gauge.sent(work.seen, work.view, work.now_seconds, batch=work.batch)
+            self._gauge.sent(work.seen, work.view, work.size, work.now_seconds, work.batch)
         why = "without its new edits, which the provider refused" if tentative else _LEFT_ALONE
         return result_of(work, work.view, (), why, error=failure or error)
 
@@ -276,7 +276,7 @@ class Compactor:
             return result_of(work, work.view, (), f"{reason}, but its smallest valid form had {floor:,}")
         only_mended = work.fresh and bool(work.mended)  # a way back is recorded for that too
         if reason is None and not only_mended and not self._arrivals(work, policy):
-            self._gauge.sent(seen, work.view, now)
+            self._gauge.sent(seen, work.view, work.size, now)
             why = _LEFT_ALONE if is_left_alone else "only what is recorded" if recorded_only else "nothing is due"
             return result_of(work, work.view, (), why)
         work.focus = focus
@@ -388,10 +388,11 @@ class Compactor:
             own = new_edits(work.view, view)
             view = view.with_edits(unbound_thinking(work.view, [e for e in own if e.start[0] < work.view.first_unseen]))
             own = new_edits(work.view, view)
-            self._gauge.ended(work.seen, view, work.limits)
+            self._gauge.ended(work.seen, view, work.limits, work.leaves_tokens)
             if not own and not (work.mended and work.fresh):
-                self._gauge.sent(work.seen, work.view, work.now_seconds)
-                return result_of(work, work.view, (), f"{reason}; nothing can go" if reason else "nothing is due")
+                self._gauge.sent(work.seen, work.view, work.size, work.now_seconds)
+                vain = f"{reason}; nothing can go" if reason and not work.leaves_tokens else "nothing is due"
+                return result_of(work, work.view, (), vain)
             before, after = self._checked(work.view, view)
             if own and (why := refused(work, view, gained(before, after))):
                 return result_of(work, work.view, (), f"no batch: {why}", broken=before)
@@ -454,7 +455,8 @@ class Compactor:
         if not ours:
             view = replace(view, edits=batch.edits)
             own, reason = (), "another process made a batch first: its edits are sent"
-        self._gauge.sent(work.seen, view, work.now_seconds, batch=batch)
+        rewritten = not ours or any(e.start[0] < view.first_unseen for e in own)
+        self._gauge.sent(work.seen, view, work.size, work.now_seconds, batch, rewritten=rewritten)
         return result_of(work, view, own, reason, error=error, broken=broken)
 
     def _transcript(self, work: Work) -> tuple[str, StoreError | None]:

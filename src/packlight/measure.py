@@ -30,6 +30,8 @@ _MAX_RATIO = 40
 """What a whole request weighs beyond this many times its estimate was not in it: somebody adds to it on the way."""
 _MIN_STEP_TOKENS = 5_000
 _LOOKED_BACK = 64
+_USUALLY_LEFT_TOKENS = 22_000
+"""By a first batch, beyond system, tools and what is new: a guess until one was planned."""
 _HEAD_KEYS = ("system", "instructions", "tools", "functions", "response_format", "text")
 
 
@@ -51,12 +53,22 @@ class Facts:
     overhead_tokens: float = 0.0
     """True tokens that every request holds beyond what was shown to us."""
     base_tokens: int = 0
+    """What the last batch left, without what was new then; or what one would have left that was not worth its price."""
     carried_tokens: int = 0
+    paid_tokens: float = 0.0
+    unedited_paid_tokens: float = 0.0
+    """What the input of all requests so far cost, and would have cost without any batch: in tokens of plain input."""
+    sent_tokens: int = 0
+    sent_unedited_tokens: int = 0
     sent_seconds: float | None = None
     sent_length: int = 0
     """Messages of the last request."""
     floor_tokens: int = 0
     """Where the last batch ended that could not make the request fit; 0 when it could."""
+
+    def base_of(self, view: View) -> int:
+        """What a batch is expected to leave."""
+        return (self.base_tokens or view.fixed_tokens + _USUALLY_LEFT_TOKENS) + _new_tokens(view)
 
     def take(self, view: View) -> None:
         """A batch was made: what it took out has the ratio of now, since what is learned later is of what stayed."""
@@ -73,6 +85,13 @@ class Facts:
         if taken == self.taken_tokens > 0 and counted < self.before_tokens:
             self.taken_ratio = (self.before_tokens - counted) / taken
         self.before_tokens = 0
+
+
+def _new_tokens(view: View) -> int:
+    """What no batch may clear: the model has not seen it."""
+    first = view.first_unseen
+    saved = sum(e.tokens_before - e.tokens_after for e in view.edits if e.start[0] >= first)
+    return round((sum(m.tokens for m in view.messages[first:]) - saved) * view.ratio)
 
 
 class Gauge:
@@ -138,15 +157,17 @@ class Gauge:
             head_tokens=view.head_tokens + round(facts.overhead_tokens / ratio),
             counted_tokens=tokens,
         )
-        head = round(view.head_tokens * ratio)
         cold = facts.sent_seconds is not None and now - facts.sent_seconds > limits.cache_seconds
         size = Size(
             tokens=view.tokens,
             budget_tokens=limits.budget_tokens,
             chars=size_bytes,
             cold=cold,
-            base_tokens=facts.base_tokens or head + 30_000,
+            base_tokens=facts.base_of(view),
             carried_tokens=facts.carried_tokens,
+            fixed_tokens=view.fixed_tokens,
+            paid_tokens=facts.paid_tokens,
+            unedited_paid_tokens=facts.unedited_paid_tokens,
             cache_read_ratio=limits.cache_read_ratio,
             cache_write_ratio=limits.cache_write_ratio,
         )
@@ -154,27 +175,37 @@ class Gauge:
 
     # --- learning -------------------------------------------------------------------------------------------------
 
-    def sent(self, seen: Seen, view: View, now: float, batch: Batch | None = None) -> None:
-        """A request is about to be sent."""
+    def sent(
+        self, seen: Seen, view: View, size: Size, now: float, batch: Batch | None = None, *, rewritten: bool = True
+    ) -> None:
+        """A request is about to be sent; `rewritten` when its batch changes what was sent before."""
         facts = self.facts(seen)
         again = self._facts.get(seen.chain[-1]) is facts and facts.sent_length == len(seen)
         facts.sent_length = len(seen)
         tokens = view.tokens
         if again and batch is None:
             return  # the same request once more carries nothing further
+        found, kept = (0, 0) if size.cold else (facts.sent_unedited_tokens, facts.sent_tokens)
         if batch is not None:
             facts.take(view)
-            facts.base_tokens, facts.carried_tokens, facts.first_counted = tokens, 0, 0
+        if batch is not None and rewritten:
+            facts.base_tokens, facts.carried_tokens, facts.first_counted = tokens - _new_tokens(view), 0, 0
+            kept = min(kept, view.fixed_tokens)
         else:
-            base = facts.base_tokens or round(view.head_tokens * view.ratio) + 30_000
-            facts.carried_tokens += max(0, tokens - base)
+            facts.carried_tokens += max(0, tokens - facts.base_of(view))
+        facts.paid_tokens += size.price_of(tokens, kept)
+        facts.unedited_paid_tokens += size.price_of(view.original_tokens, found)
+        facts.sent_tokens, facts.sent_unedited_tokens = tokens, view.original_tokens
         facts.sent_seconds = now
         self._keep(seen.chain[-1], facts)
 
-    def ended(self, seen: Seen, view: View, limits: Limits) -> None:
-        """A batch was planned down to this view."""
+    def ended(self, seen: Seen, view: View, limits: Limits, leaves_tokens: int) -> None:
+        """A batch was planned down to this view; `leaves_tokens` of one that was not worth its price yet."""
+        facts = self.facts(seen)
         over = limits.budget_tokens is not None and view.tokens > limits.budget_tokens
-        self.facts(seen).floor_tokens = view.tokens if over else 0
+        facts.floor_tokens = view.tokens if over else 0
+        if leaves_tokens:
+            facts.base_tokens = leaves_tokens - _new_tokens(view)
 
     def record(self, seen: Seen, view: View, usage: Any, *, whole: bool, now_seconds: float, conversation: str) -> None:
         """Learn from what the provider counted. A whole request hides nothing, a bare list system and tools."""

@@ -73,6 +73,8 @@ class Work:
     """Of a summarising model, for this batch."""
     before: View | None = None
     """Without the edits that this fit planned; set at its end."""
+    leaves_tokens: int = 0
+    """Of a batch that was not made because it is not due after all: what it would have left."""
     other_limit: bool = False
     """The request breaks a limit that is not of tokens: bytes, or number or size of images."""
 
@@ -133,10 +135,13 @@ def planned(work: Work, policy: Policy, reason: str | None, force: bool) -> Step
         view = yield from work.run(layer, view, target)
     for layer in policy.each_call if reason is not None else ():
         view = yield from work.run(layer, view, target)
-    batch_due = force or policy.due(size_of(work, policy, view)) is not None
+    size, arrived = size_of(work, policy, view), view
+    batch_due = force or policy.due(size) is not None
     for layer in policy.when_due if batch_due else ():
         if view.tokens > target.target_tokens or policy.each_call:
             view = yield from work.run(layer, view, target)
+    if batch_due and not force and not work.calls and policy.due(replace(size, base_tokens=view.tokens)) is None:
+        work.leaves_tokens, view = view.tokens, arrived  # what it leaves was a guess until now
     if policy.on_overflow:
         view = yield from work.run(MediaLimits(), view, target)
         view = yield from squeezed(work, policy, view)
@@ -185,8 +190,8 @@ def refused(work: Work, view: View, broken: Sequence[Violation]) -> str | None:
     if freed <= 0 and not work.other_limit and not restored:
         return "it would not be smaller"
     if budget is not None and view.tokens > budget and freed < budget * MIN_GAIN_RATIO:
-        head = round(view.head_tokens * view.ratio)
-        return f"only {freed:,} tokens more can go, and {view.tokens:,} would stay ({head:,} of system and tools)"
+        why = f"only {freed:,} tokens more can go, and {view.tokens:,} would stay"
+        return f"{why} ({view.fixed_tokens:,} of system and tools)"
     return None
 
 
@@ -194,10 +199,10 @@ def target_of(work: Work, policy: Policy, force: bool) -> Target:
     """Where a planned batch should end; when asked for although nothing is due, well below the present size."""
     limits, view = work.limits, work.view
     budget = limits.budget_tokens if limits.budget_tokens is not None else view.tokens
-    head = round(view.head_tokens * view.ratio)
-    goal = head + round(max(0, budget - head) * policy.target_ratio)
+    fixed = view.fixed_tokens
+    goal = fixed + round(max(0, budget - fixed) * policy.target_ratio)
     if policy.target_tokens is not None:
-        goal = min(goal, head + policy.target_tokens)
+        goal = min(goal, fixed + policy.target_tokens)
     if force:
         goal = min(goal, round(view.tokens * 0.3))
     return Target(
@@ -214,7 +219,10 @@ def size_of(work: Work, policy: Policy, view: View) -> Size:
     chars = work.size.chars
     if policy.each_call:
         chars = sum(len(str(m)) for m in view.rendered())
-    return replace(work.size, tokens=view.tokens, chars=chars, budget_tokens=work.limits.budget_tokens)
+    shortened = work.view.tokens - view.tokens
+    base_tokens = max(0, work.size.base_tokens - shortened)  # it counts what is new, which is what was shortened so far
+    budget = work.limits.budget_tokens
+    return replace(work.size, tokens=view.tokens, chars=chars, base_tokens=base_tokens, budget_tokens=budget)
 
 
 def new_edits(before: View, after: View) -> tuple[Edit, ...]:

@@ -43,12 +43,24 @@ class Size:
     cold: bool = False
     """The provider's cache has expired since the last request: a batch costs no rewrite."""
     base_tokens: int = 0
-    """Size right after the last batch; before the first one, what a batch would leave."""
+    """What a batch is expected to leave: what the last one left, and what is new."""
     carried_tokens: int = 0
     """Sum over the calls since then of what each carried beyond the base."""
+    fixed_tokens: int = 0
+    """Of system and tools, which no batch changes."""
+    paid_tokens: float = 0.0
+    unedited_paid_tokens: float = 0.0
+    """What the input of the conversation's requests cost so far, and would have cost without any batch: in tokens of
+    plain input."""
     cache_read_ratio: float | None = None
     """Price of a cached read against plain input; None when not known."""
     cache_write_ratio: float = 1.0
+
+    def price_of(self, tokens: int, cached_tokens: int) -> float:
+        """The input of a request of which so many tokens are in the cache, in tokens of plain input."""
+        cached = min(tokens, cached_tokens)
+        read = 1.0 if self.cache_read_ratio is None else self.cache_read_ratio
+        return cached * read + (tokens - cached) * self.cache_write_ratio
 
 
 Due = Callable[[Size], "str | None"]
@@ -82,13 +94,17 @@ def over_budget(size: Size) -> str | None:
 
 
 MIN_FREED_TOKENS = 4_000
+MOST_PAID_RATIO = 1.09
+"""Wherever a session ends, a batch for the rent has not made its input cost more than a tenth more than without any;
+a little less here, for the error of the count."""
 
 
 def thrifty(size: Size) -> str | None:
     """Over budget; or the cache is cold and enough would be freed; or rent exceeds purchase.
 
     Rent is what was paid for carrying the removable part since the last batch, purchase the price of writing what
-    stays into the cache again.
+    stays into the cache again. And a session that ends right after it must not have cost much more than without
+    any batch.
     """
     if reason := over_budget(size):
         return reason
@@ -97,10 +113,13 @@ def thrifty(size: Size) -> str | None:
         return None
     if size.cold:
         return f"the cache is cold and about {removable:,} tokens can go"
+    batch = size.price_of(size.base_tokens, size.fixed_tokens)
     rent = size.carried_tokens * size.cache_read_ratio
-    if rent >= size.base_tokens * (size.cache_write_ratio - size.cache_read_ratio):
-        return f"carrying {removable:,} removable tokens has cost more than taking them out"
-    return None
+    if rent < batch - size.base_tokens * size.cache_read_ratio:
+        return None
+    if size.paid_tokens + batch > MOST_PAID_RATIO * (size.unedited_paid_tokens + size.tokens * size.cache_read_ratio):
+        return None
+    return f"carrying {removable:,} removable tokens has cost more than taking them out"
 
 
 def classic(size: Size, max_chars: int = 50_000) -> str | None:

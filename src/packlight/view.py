@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from .types import Edit, Format, Json, Message, Part, Position
@@ -163,6 +163,12 @@ class View:
     def source_tokens(self) -> int:
         known = self.counted_tokens
         return self.head_tokens + (sum(m.tokens for m in self.messages) if known is None else known)
+
+    @cached_property
+    def fixed_tokens(self) -> int:
+        """System prompt and tools, calibrated, also where they begin the list: nothing of it may go."""
+        leading = takewhile(lambda m: m.role == "system", self.messages)
+        return round((self.head_tokens + sum(m.tokens for m in leading)) * self.ratio)
 
     @cached_property
     def tokens(self) -> int:

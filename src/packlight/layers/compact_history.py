@@ -194,7 +194,7 @@ def recent_tokens(view: View, target: Target, chosen: int | None) -> int:
     """How much of the newest turns stays verbatim, where the caller did not choose."""
     if chosen is not None:
         return chosen
-    room = max(0, target.target_tokens - round(view.head_tokens * view.ratio))
+    room = max(0, target.target_tokens - view.fixed_tokens)
     return max(room // 5, min(4_000, room // 3))
 
 
