@@ -11,7 +11,7 @@ import pytest
 
 from packlight.replay.compare import Prediction, compared
 from packlight.replay.content import Filling, superseded, views_of
-from packlight.replay.cost import Prices
+from packlight.replay.cost import Prices, PromptCache, Units
 from packlight.replay.money import Money, Paid, money_of, prices_for, sheet, total
 from packlight.replay.readers import read_sessions
 from packlight.replay.session import Segment, Session, Turn, as_if
@@ -144,6 +144,18 @@ def test_automatic_cache_counts_steps_as_rest() -> None:
     assert found.tokens["rest"] == 40 and found.tokens["new"] == 9_000 + 500 + 400
     assert [(m.turn, m.missed_tokens) for m in found.misses] == [(2, 9_500)]
     assert found.tokens["read"] == 8_960
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_system_prompt_in_the_list_is_kept_in_the_cache_as_one_beside_it(role: str) -> None:
+    """Whatever is edited behind it."""
+    system = {"role": role, "content": "rule " * 4_000}
+    said = [{"role": "user", "content": text * 2_000} for text in ("first ", "other ")]
+    session = Session("made", "list", "chat", [Segment([system, *said], [])])
+    cache, units = PromptCache(Prices()), Units(weights := Weights(session))
+    cache.charge(units([system, said[0]], 0), 0.0)
+    again = cache.charge(units([system, said[1]], 0), 1.0)
+    assert again.read_tokens == pytest.approx(weights.head(0) + weights.message(system))
 
 
 def test_without_cache_figures_it_is_simulated() -> None:

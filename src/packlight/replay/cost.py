@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from .. import jsonio
@@ -152,15 +153,20 @@ def _chained(units: Sequence[Unit]) -> tuple[list[bytes], list[float]]:
 
 
 class Units:
-    """Cuts the requests of one session into units, each message object once."""
+    """Cuts the requests of one session into units, each message object once.
+
+    A system prompt that stands at the beginning of the list is part of the head, as it is where a format has it beside.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
         self._cut: dict[int, tuple[Any, tuple[Unit, ...]]] = {}
 
     def __call__(self, messages: Sequence[Any], window: int, thinking: str = "") -> list[Unit]:
-        units = [Unit(b"head", self._weights.head(window)), Unit(thinking.encode(), 0.0)]
-        for message in messages:
+        system = list(takewhile(_is_system, messages))
+        tokens = self._weights.head(window) + sum(self._weights.message(m) for m in system)
+        units = [Unit(b"".join([b"head", *map(bytes_of, system)]), tokens), Unit(thinking.encode(), 0.0)]
+        for message in messages[len(system) :]:
             known = self._cut.get(id(message))
             if known is None:
                 known = self._cut[id(message)] = message, tuple(self._units(message))
@@ -176,6 +182,10 @@ class Units:
         bodies = [bytes_of(block) for block in content]
         whole = sum(map(len, bodies))
         return [Unit(_hash(frame + body), tokens * len(body) / whole) for body in bodies]
+
+
+def _is_system(message: Any) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
 
 
 def _hash(data: bytes) -> bytes:
