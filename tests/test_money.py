@@ -313,3 +313,17 @@ def test_prediction_is_judged_by_the_next_usage() -> None:
     assert json.loads(json.dumps(found.without_tokens)) == pytest.approx([7, 800, 1_000, 1_250], rel=0.1)
     unknown = compared(session_of((None, 0.0, "user")), ["none"], lambda *_: Guessing())
     assert unknown.prediction is None
+
+
+def test_content_adds_up_to_what_was_paid() -> None:
+    """To the cent and the token, although our weights and the provider's counts differ."""
+    odd = (*STEADY, (usage(0, 6_700, 90), 60.0, "user"), (usage(2_000), 70.0, "result"))
+    for session in (session_of(*odd), *read_sessions(EXAMPLES / "codex-typescript-release.jsonl")):
+        found = money(session)
+        assert sum(f.usd for f in found.content) == pytest.approx(found.total_usd)
+        assert sum(f.token_turns for f in found.content) == pytest.approx(found.total_tokens)
+
+
+def test_requests_in_flight_at_once_have_no_gap_below_zero() -> None:
+    (miss,) = money(session_of(*STEADY, (usage(0, 6_700), 5.0, "user"))).misses
+    assert miss.gap_seconds == 0.0

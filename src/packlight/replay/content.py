@@ -80,20 +80,21 @@ def views_of(session: Session) -> list[View]:
 
 
 def content_of(
-    session: Session, views: Sequence[View], weights: Weights, usd_per_token: Sequence[Sequence[float]]
+    session: Session, views: Sequence[View], weights: Weights, paid: Sequence[Sequence[tuple[float, float]]]
 ) -> list[Filling]:
-    """The fillings, dearest first. `usd_per_token` is the mean price of each call's tokens, by window and call."""
+    """The fillings, dearest first. `paid` is the tokens and the price of each call, by window: they add up to it."""
     found: dict[tuple[Kind, str], Filling] = {}
     shares = _Shares(session.model)
     for window, (segment, view) in enumerate(zip(session.segments, views, strict=True)):
-        carried = _Carried([t.end for t in segment.turns], usd_per_token[window])
+        held = [*accumulate(map(weights.message, segment.messages), initial=weights.head(window))]
+        carried = _Carried([(t.end, held[t.end]) for t in segment.turns], paid[window])
         gone = superseded(view)
         _add(found, ("system", ""), weights.head(window), carried.since(-1))
         for i, raw in enumerate(segment.messages):
             turns = carried.since(i)
             tokens = weights.message(raw)
             for kind, tool, place, share in shares(view, i):
-                later = carried.since(gone[place]) if place in gone and kind == "results" else (0, 0.0)
+                later = carried.since(gone[place]) if place in gone and kind == "results" else (0.0, 0.0)
                 _add(found, (kind, tool), tokens * share, turns, later)
     return dearest_first(found.values())
 
@@ -102,8 +103,8 @@ def _add(
     found: dict[tuple[Kind, str], Filling],
     key: tuple[Kind, str],
     tokens: float,
-    turns: tuple[int, float],
-    superseded: tuple[int, float] = (0, 0.0),
+    turns: tuple[float, float],
+    superseded: tuple[float, float] = (0.0, 0.0),
 ) -> None:
     filling = found.setdefault(key, Filling(*key))
     filling.token_turns += tokens * turns[0]
@@ -113,15 +114,15 @@ def _add(
 
 
 class _Carried:
-    """How many calls of a window sent a message, and what a token of it cost them."""
+    """What one token of our weights was in the calls of a window that sent it: tokens as paid for, and their price."""
 
-    def __init__(self, ends: Sequence[int], usd_per_token: Sequence[float]) -> None:
-        self._ends = ends
-        self._sums = [0.0, *accumulate(reversed(usd_per_token))]
+    def __init__(self, calls: Sequence[tuple[int, float]], paid: Sequence[tuple[float, float]]) -> None:
+        self._ends = [end for end, _ in calls]
+        rates = [(t / held, u / held) if held else (0.0, 0.0) for (_, held), (t, u) in zip(calls, paid, strict=True)]
+        self._sums = [(0.0, 0.0), *accumulate(reversed(rates), lambda a, b: (a[0] + b[0], a[1] + b[1]))]
 
-    def since(self, message: int) -> tuple[int, float]:
-        calls = len(self._ends) - bisect_right(self._ends, message)
-        return calls, self._sums[calls]
+    def since(self, message: int) -> tuple[float, float]:
+        return self._sums[len(self._ends) - bisect_right(self._ends, message)]
 
 
 class _Shares:
@@ -138,7 +139,9 @@ class _Shares:
             for kind, tool, size in self._of_part(view, i, k, part):
                 found.append((kind, tool, (i, k), size))
         whole = sum(size for *_, size in found)
-        return [(kind, tool, place, size / whole) for kind, tool, place, size in found if whole]
+        if not whole:
+            return [("other", "", (i, 0), 1.0)]
+        return [(kind, tool, place, size / whole) for kind, tool, place, size in found]
 
     def _of_part(self, view: View, i: int, k: int, part: Part) -> Iterator[tuple[Kind, str, float]]:
         pictures = sum(media_tokens(m, self._rule) for m in part.media)

@@ -191,18 +191,18 @@ class _Account:
 
     def money(self) -> Money:
         turn, last = 0, _Last()
-        rates: list[list[float]] = []
+        shared: list[list[tuple[float, float]]] = []
         for window, segment in enumerate(self._session.segments):
-            rates.append([])
+            shared.append([])
             for place, call in enumerate(segment.turns):
                 paid = (_recorded(call) if self._recorded else None) or self._simulated[turn]
                 start = segment.turns[place - 1].end if place else 0
                 added = (window, start, call.end)
                 usd = self._account(turn, call, paid, last, added, is_window=bool(window) and not place)
-                rates[-1].append(usd / paid.tokens if paid.tokens else 0.0)
+                shared[-1].append((paid.tokens, usd))
                 last = last.after(call, paid)
                 turn += 1
-        self._money.content = content_of(self._session, self._views, self._weights, rates)
+        self._money.content = content_of(self._session, self._views, self._weights, shared)
         return self._money
 
     def _account(
@@ -287,9 +287,9 @@ def _changed(last: _Last, call: Turn) -> str:
 
 
 def _gap(last: _Last, call: Turn) -> float | None:
-    """Seconds between two requests; None when a time is not known."""
+    """Seconds between two requests, 0 where the second was begun first; None when a time is not known."""
     asked = call.asked_seconds
-    return None if asked is None or last.seconds is None else asked - last.seconds
+    return None if asked is None or last.seconds is None else max(0.0, asked - last.seconds)
 
 
 def _read_rate(prices: Prices, paid: Paid) -> float:
