@@ -15,7 +15,7 @@ HEAD = ("", "its summary", "all it went on with", "our digest")
 _LINES = (
     ("edited files named", "edited"),
     ("files only read, named", "only_read"),
-    ("short user messages, word for word", "short_messages"),
+    ("short user messages, verbatim", "short_messages"),
     ("names used later, in sight", "references"),
 )
 _SEEN = {"edited": "edited_named", "only_read": "only_read_named"}

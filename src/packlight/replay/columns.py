@@ -15,16 +15,18 @@ from typing import Any
 from .compare import Measures, Row
 from .foreign import is_foreign
 from .lost import Lost, WhatIsLost
-from .text import share, table, usd_text
+from .text import cut, share, table, usd_text
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
-    """Its head in the table."""
+    """Short, as `--json` has it."""
     value: Callable[[Sequence[Row]], Any]
     """Of one or more rows of the same policy; None where there is nothing to tell."""
     show: Callable[[Any], str] = "{:,}".format
+    label: str = ""
+    """What it tells, in words, before the figures; the name where there is none."""
     hides_zeros: bool = False
     """Left out where no policy has any."""
     measures: Measures = field(default_factory=dict)
@@ -62,7 +64,7 @@ def _lost(rows: Sequence[Row]) -> Lost | None:
     return reduce(add, found) if found else None
 
 
-def _reference_recall(rows: Sequence[Row]) -> float | None:
+def reference_recall(rows: Sequence[Row]) -> float | None:
     lost = _lost(rows)
     return lost.reference_ratio if lost else None
 
@@ -75,24 +77,24 @@ def _quote_recall(rows: Sequence[Row]) -> float | None:
 _LOST: Measures = {"lost": WhatIsLost}
 
 COLUMNS: tuple[Column, ...] = (
-    Column("mean context", mean_context),
-    Column("cost", cost, usd_text),
-    Column("vs none", cost_ratio, share),
-    Column("FRR", _reference_recall, share, measures=_LOST),
-    Column("EQR", _quote_recall, share, measures=_LOST),
-    Column("batches", _count(lambda r: len(r.result.batches))),
-    Column("breaks", _count(lambda r: r.result.prefix_breaks)),
-    Column("invalid", _count(lambda r: r.result.invalid_requests)),
-    Column("over window", _count(lambda r: len(r.result.not_fitting)), hides_zeros=True),
-    Column("errors", _count(lambda r: len(r.result.errors)), hides_zeros=True),
-    Column("restored", _restored, lambda all_of_it: "yes" if all_of_it else "NO"),
+    Column("cost", cost, usd_text, "input cost"),
+    Column("vs none", cost_ratio, share, "cost by that of none"),
+    Column("mean context", mean_context, label="mean request, tokens"),
+    Column("FRR", reference_recall, share, "names used again, in sight (FRR)", measures=_LOST),
+    Column("EQR", _quote_recall, share, "old text of edits, in sight (EQR)", measures=_LOST),
+    Column("batches", _count(lambda r: len(r.result.batches)), label="batches of edits"),
+    Column("breaks", _count(lambda r: r.result.prefix_breaks), label="requests that broke their prefix"),
+    Column("invalid", _count(lambda r: r.result.invalid_requests), label="invalid requests"),
+    Column(
+        "over window", _count(lambda r: len(r.result.not_fitting)), label="requests over the window", hides_zeros=True
+    ),
+    Column("errors", _count(lambda r: len(r.result.errors)), label="errors of the policy", hides_zeros=True),
+    Column("restored", _restored, lambda all_of_it: "yes" if all_of_it else "NO", "all of it can be had back"),
 )
 
-
-MEANINGS = (
-    "vs none: by the cost without compaction under the same cache",
-    "FRR: names last seen over 10 calls ago that the agent went on to use, and would still have seen",
-    "EQR: edits whose old text it could still quote",
+MEANING = (
+    "in sight: of the names last seen over 10 calls before that the agent then used, and of the old text of its edits,"
+    " what still stood in its request"
 )
 
 
@@ -106,9 +108,30 @@ def cells_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[s
     return ["-" if v is None else c.show(v) for c, v in zip(columns, values, strict=True)]
 
 
-def policies_table(rows: Sequence[Row], *, columns: Sequence[Column] = COLUMNS, indent: str = "") -> str:
-    """One line for each policy. The rows may be of many sessions."""
-    groups = [[r for r in rows if r.result.policy == p] for p in dict.fromkeys(r.result.policy for r in rows)]
-    shown = [c for c in columns if not c.hides_zeros or any(c.value(group) for group in groups)]
-    lines = [[group[0].result.policy, *cells_of(group, shown)] for group in groups]
-    return table([["policy", *(c.name for c in shown)], *lines], left=1, indent=indent)
+def shown_columns(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[Column]:
+    """Without those that have nothing to tell of any policy."""
+    groups = by_policy(rows).values()
+    return [c for c in columns if not c.hides_zeros or any(c.value(group) for group in groups)]
+
+
+def by_policy(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.result.policy, []).append(row)
+    return groups
+
+
+def policies_table(
+    rows: Sequence[Row], *, columns: Sequence[Column] = COLUMNS, indent: str = "", width: int = 100
+) -> str:
+    """The policies beside each other, as many as the width holds, the rest below. The rows may be of many sessions."""
+    shown = shown_columns(rows, columns)
+    labels = ["", *(c.label or c.name for c in shown)]
+    sides = [[cut(policy, 24), *cells_of(group, shown)] for policy, group in by_policy(rows).items()]
+    blocks: list[list[list[str]]] = [[]]
+    for side in sides:
+        taken = sum(2 + max(map(len, s)) for s in (*blocks[-1], side))
+        if blocks[-1] and len(indent) + max(map(len, labels)) + taken > width:
+            blocks.append([])
+        blocks[-1].append(side)
+    return "\n\n".join(table(list(zip(labels, *block, strict=True)), left=1, indent=indent) for block in blocks)

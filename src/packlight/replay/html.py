@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
 from .. import jsonio
+from .advice import advice_on
 from .beside import HEAD, beside_rows, reads_line
-from .columns import COLUMNS, MEANINGS, cells_of, cost
+from .columns import MEANING, Column, by_policy, cells_of, cost, shown_columns
 from .compare import BASE, Replayed, Row
 from .loss.recorded import ComparedCompaction
 from .money import REASONS, total
@@ -30,7 +32,8 @@ def page(sessions: Sequence[Replayed], *, version: str) -> bytes:
 def page_data(sessions: Sequence[Replayed], *, version: str) -> dict[str, Any]:
     """What the page draws, under the names of the JSON report where that has them."""
     rows = [row for session in sessions for row in session.rows]
-    policies = list(dict.fromkeys(r.result.policy for r in rows))
+    policies = by_policy(rows)
+    columns = shown_columns(rows)
     whole = total([s.money for s in sessions])
     money = _money(money_json(whole, None), [label_of(f) for f in whole.content])
     money["misses"] = [{**m, "session": s.name} for s in sessions for m in _misses(s)]
@@ -39,16 +42,17 @@ def page_data(sessions: Sequence[Replayed], *, version: str) -> dict[str, Any]:
         "version": version,
         "has_text": any(s.texts for s in sessions),
         "reasons": REASONS,
-        "columns": [c.name for c in COLUMNS],
-        "meanings": MEANINGS,
-        "policies": policies,
-        "cheapest": _cheapest(rows, policies),
-        "sessions": [_session(s) for s in sessions],
+        "columns": [c.label or c.name for c in columns],
+        "meaning": MEANING,
+        "policies": list(policies),
+        "cheapest": _cheapest(policies),
+        "sessions": [_session(s, columns) for s in sessions],
         "beside_head": HEAD,
         "total": {
             "money": money,
+            "advice": _advice(sessions),
             "beside": _beside([c for s in sessions for c in s.compactions]),
-            "rows": [{"policy": p, "cells": cells_of([r for r in rows if r.result.policy == p])} for p in policies],
+            "rows": [{"policy": p, "cells": cells_of(group, columns)} for p, group in policies.items()],
         },
     }
 
@@ -57,13 +61,16 @@ def _beside(found: Sequence[ComparedCompaction]) -> dict[str, Any]:
     return {"rows": beside_rows(found), "count": len(found), "reads": reads_line(found)}
 
 
-def _cheapest(rows: Sequence[Row], policies: Sequence[str]) -> str | None:
+def _advice(sessions: Sequence[Replayed]) -> list[dict[str, Any]]:
+    return [asdict(a) for a in advice_on(sessions)]
+
+
+def _cheapest(policies: Mapping[str, Sequence[Row]]) -> str | None:
     """What is shown beside no compaction at first."""
-    others = [p for p in policies if p != BASE] or policies
-    return min(others, key=lambda p: cost([r for r in rows if r.result.policy == p]), default=None)
+    return min([p for p in policies if p != BASE] or policies, key=lambda p: cost(policies[p]), default=None)
 
 
-def _session(session: Replayed) -> dict[str, Any]:
+def _session(session: Replayed, columns: Sequence[Column]) -> dict[str, Any]:
     money = _money(money_json(session.money, session.prediction), [label_of(f) for f in session.money.content])
     money["misses"] = _misses(session)
     money["usd_by_turn"] = _short(money["usd_by_turn"])
@@ -76,19 +83,20 @@ def _session(session: Replayed) -> dict[str, Any]:
         "turns": session.turns,
         "windows": session.window_starts,
         "money": money,
+        "advice": _advice([session]),
         "prediction": money.pop("prediction"),
         "without_tokens": [round(t) for t in session.without_tokens],
         "without_usd": _short([c.usd for c in session.rows[0].without]) if session.rows else [],
         "beside": _beside(session.compactions),
-        "rows": [_row(session, r) for r in session.rows],
+        "rows": [_row(session, r, columns) for r in session.rows],
         "notes": session.notes,
     }
 
 
-def _row(session: Replayed, row: Row) -> dict[str, Any]:
+def _row(session: Replayed, row: Row, columns: Sequence[Column]) -> dict[str, Any]:
     return {
         "policy": row.result.policy,
-        "cells": cells_of([row]),
+        "cells": cells_of([row], columns),
         "tokens": [round(c.tokens) for c in row.charges],
         "usd": _short([c.usd for c in row.charges]),
         "marks": [

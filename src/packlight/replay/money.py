@@ -29,12 +29,12 @@ from .weights import Weights
 
 Reason = Literal["read", "new", "cold", "broken", "window", "rest"]
 REASONS: Mapping[Reason, tuple[str, str]] = {
-    "read": ("cache reads", ""),
+    "read": ("cache reads", "sent before, still cached"),
     "new": ("new text", "sent for the first time"),
-    "cold": ("cold restarts", "the cache had expired"),
-    "broken": ("broken prefixes", "the cache was warm"),
+    "cold": ("cold restarts", "sent before, cache expired"),
+    "broken": ("broken prefixes", "sent before, cache warm"),
     "window": ("new windows", "a compaction or a rewind"),
-    "rest": ("uncached rest", ""),
+    "rest": ("uncached rest", "not put into the cache"),
 }
 """Each with its name and what it means."""
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from .. import models
 from .beside import beside_json, beside_text
-from .columns import COLUMNS, MEANINGS, cost_ratio, mean_context, policies_table
+from .columns import COLUMNS, MEANING, cost_ratio, mean_context, policies_table
 from .compare import BASE, Replayed, Row
 from .loss.recorded import ComparedCompaction
 from .run import BatchSeen, SessionResult
-from .spending import Spending, money_json
-from .text import Paint, cut, share, table, times, usd_text
+from .spending import Spending, money_json, predictions
+from .text import Paint, fitted, fold, share, table, times, usd_text
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SHADE = "░"
@@ -103,11 +103,12 @@ def render_all(sessions: Sequence[Replayed], *, color: bool = False, width: int 
     paint = Paint(color)
     lines = [
         Spending(sessions).render(color=color, width=width),
-        *_policies([r for s in sessions for r in s.rows], paint),
+        *_policies(sessions, paint, width),
         *_beside([c for s in sessions for c in s.compactions], paint),
+        *predictions(sessions),
     ]
-    lines += ["", paint.bold("  by session"), _by_session(sessions)]
-    text = "\n".join(lines) + "\n"
+    lines += ["", paint.bold("  by session"), *_by_session(sessions, width)]
+    text = fold("\n".join(lines), width) + "\n"
     if details:
         text += "".join("\n" + render_session(s, color=color, width=width) for s in sessions)
     return text
@@ -120,17 +121,20 @@ def render_session(session: Replayed, *, color: bool = False, width: int = 80) -
     lines = [paint.bold("  ".join(head))]
     if not session.turns:
         return "\n".join([*lines, "  no model call in this session", *_notes(session)]) + "\n"
-    lines += [f"  {session.turns:,} turns{_windows(session)}", ""]
-    lines += [Spending([session]).render(color=color, width=width), *_policies(session.rows, paint)]
-    lines += [*_beside(session.compactions, paint), ""]
-    lines += [render(r.result, color=color, width=width) for r in session.rows if r.result.policy != BASE]
-    return "\n".join(lines).rstrip() + "\n" + "".join(f"{line}\n" for line in _notes(session))
+    lines += [f"  {session.turns:,} turns (calls of the model){_windows(session)}", ""]
+    lines += [Spending([session]).render(color=color, width=width), *_policies([session], paint, width)]
+    lines += [*_beside(session.compactions, paint), *predictions([session]), ""]
+    lines += [render(r, color=color, width=width) for r in session.rows if r.result.policy != BASE]
+    return fold("\n".join([*lines, *_notes(session)]).rstrip(), width) + "\n"
 
 
-def _policies(rows: Sequence[Row], paint: Paint) -> list[str]:
-    lines = [paint.bold("  what the policies would have changed (cost under a prompt cache, simulated)")]
-    lines.append(policies_table(rows, indent="    "))
-    lines += [f"    {line}" for line in MEANINGS]
+def _policies(sessions: Sequence[Replayed], paint: Paint, width: int) -> list[str]:
+    rows = [r for s in sessions for r in s.rows]
+    lines = [paint.bold("  what the policies would have changed, under the same simulated prompt cache")]
+    lines += [policies_table(rows, indent="    ", width=width), f"    {MEANING}"]
+    if any(s.money.is_recorded for s in sessions):
+        paid, simulated = (sum(getattr(s.money, f"{n}_usd") for s in sessions) for n in ("total", "simulated"))
+        lines.append(f"    none is what was sent: {usd_text(simulated)} in this simulation, {usd_text(paid)} as paid")
     unknown = sorted({r.result.model or "a model not recorded" for r in rows if not _window_known(r.result)})
     if unknown:
         lines.append(
@@ -150,7 +154,7 @@ def _window_known(result: SessionResult) -> bool:
     return bool(result.window_tokens or (known and known.context_window_tokens))
 
 
-def _by_session(sessions: Sequence[Replayed]) -> str:
+def _by_session(sessions: Sequence[Replayed], width: int) -> list[str]:
     policies = [r.result.policy for r in sessions[0].rows if r.result.policy != BASE]
     rows = [["session", "reader", "turns", "input cost", "broken", "cold", *(f"{p} vs none" for p in policies)]]
     for session in sessions:
@@ -158,7 +162,7 @@ def _by_session(sessions: Sequence[Replayed]) -> str:
         ratios = [cost_ratio([r]) for r in session.rows if r.result.policy != BASE]
         rows.append(
             [
-                cut(session.name, 36),
+                session.name,
                 session.reader,
                 f"{session.turns:,}",
                 usd_text(session.money.total_usd),
@@ -166,24 +170,37 @@ def _by_session(sessions: Sequence[Replayed]) -> str:
                 *("-" if r is None else share(r) for r in ratios),
             ]
         )
-    return table(rows, left=2, indent="    ")
+    meaning = "    broken, cold: what was paid beyond reading it from the cache"
+    return [*fitted(rows, width, left=2, indent="    ", most=36), meaning]
 
 
-def render(result: SessionResult, *, color: bool = False, width: int = 80) -> str:
-    """What one policy did to one session."""
-    paint = Paint(color)
+def render(row: Row, *, color: bool = False, width: int = 80) -> str:
+    """What one policy did to one session; one line where it did nothing."""
+    paint, result = Paint(color), row.result
     window = f"window {result.window_tokens:,} tokens" if result.window_tokens else "window of the model"
-    lines = [paint.bold(f"  policy {result.policy}, {window}"), *_figures(result, paint)]
-    lines += ["", *_chart(result, width, paint), "", *_findings(result, width, paint)]
+    lines = [paint.bold(f"  policy {result.policy}, {window}")]
+    if _is_idle(row):
+        return lines[0] + ": nothing done, every request goes as it is\n"
+    lines += [*_figures(row, paint), "", *_chart(row, width, paint), "", *_findings(result, paint)]
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: SessionResult, paint: Paint) -> list[str]:
-    before, after = result.before_tokens, result.after_tokens
+def _is_idle(row: Row) -> bool:
+    result = row.result
+    return not (result.batches or result.prefix_breaks or result.invalid or result.not_fitting or result.errors)
+
+
+def _sizes(row: Row) -> tuple[list[int], list[int]]:
+    """Tokens of each call without and with, on the scale of the provider's counts, as in the table of policies."""
+    return [round(c.tokens) for c in row.without], [round(c.tokens) for c in row.charges]
+
+
+def _figures(row: Row, paint: Paint) -> list[str]:
+    before, after = _sizes(row)
     rows = [
         ["", "without", "with", ""],
         ["input tokens, all turns", f"{sum(before):,}", f"{sum(after):,}", _change(sum(before), sum(after))],
-        ["mean context", f"{_mean(before):,}", f"{_mean(after):,}", _change(_mean(before), _mean(after))],
+        ["mean request", f"{_mean(before):,}", f"{_mean(after):,}", _change(_mean(before), _mean(after))],
         ["largest request", f"{max(before):,}", f"{max(after):,}", _change(max(before), max(after))],
     ]
     lines = table(rows, left=1, indent="  ").splitlines()
@@ -195,9 +212,9 @@ def _windows(session: Replayed) -> str:
     return f"; the agent itself began a new window {times(count)}" if count else ""
 
 
-def _findings(result: SessionResult, width: int, paint: Paint) -> list[str]:
+def _findings(result: SessionResult, paint: Paint) -> list[str]:
     good, bad = paint.good, paint.bad
-    lines = _batches(result.batches, width)
+    lines = _batches(result.batches)
     outside = len(result.breaks_elsewhere)
     where = "none" if not result.prefix_breaks else f"{len(result.breaks_at_batch)} at a batch, {outside} elsewhere"
     lines.append(f"  prefix breaks     {(bad if outside else good)(where)}")
@@ -220,13 +237,13 @@ def _taken_out(result: SessionResult) -> str:
     return f"{tokens:,} tokens by the end" + (f" of the {len(ends)} windows" if len(ends) > 1 else "")
 
 
-def _batches(batches: Sequence[BatchSeen], width: int) -> list[str]:
-    lines = [f"  batches           {len(batches) or 'none: everything fits'}"]
+def _batches(batches: Sequence[BatchSeen]) -> list[str]:
+    lines = [f"  batches           {len(batches) or 'none'}"]
     shown = batches if len(batches) <= _MOST_BATCHES_SHOWN else batches[: _MOST_BATCHES_SHOWN - 1]
     for batch in shown:
         sizes = f"{batch.tokens_before:>9,} -> {batch.tokens_after:>8,}"
         line = f"    turn {batch.turn + 1:>5,}  {sizes}   {actions_text(batch.actions)} ({', '.join(batch.layers)})"
-        lines.append(cut(line, width))
+        lines.append(line)
     if len(shown) < len(batches):
         lines.append(f"    and {len(batches) - len(shown):,} more")
     return lines
@@ -241,17 +258,17 @@ def _notes(session: Replayed) -> list[str]:
     return ["", "  about the file", *(f"    {note}" for note in session.notes)] if session.notes else []
 
 
-def _chart(result: SessionResult, width: int, paint: Paint) -> list[str]:
+def _chart(row: Row, width: int, paint: Paint) -> list[str]:
     """Tokens by turn: what was sent as a solid shape, what would have been as the shade behind it."""
-    top = max(max(result.before_tokens), max(result.after_tokens), 1)
+    result, (without, sent) = row.result, _sizes(row)
+    top = max(*without, *sent, 1)
     label_width = len(f"{top:,}")
     columns = max(10, min(width - label_width - 5, 4 * result.turns, 100))
-    before = _binned(result.before_tokens, columns)
-    after = _binned(result.after_tokens, columns)
+    before, after = _binned(without, columns), _binned(sent, columns)
     lines = [f"  {'tokens by turn':<{label_width}}   {paint.solid('█')} with  {paint.shade(_SHADE)} without"]
-    for row in range(_CHART_ROWS, 0, -1):
-        label = f"{top:,}" if row == _CHART_ROWS else "0" if row == 1 else ""
-        cells = [_cell(a, b, top, row) for a, b in zip(after, before, strict=True)]
+    for height in range(_CHART_ROWS, 0, -1):
+        label = f"{top:,}" if height == _CHART_ROWS else "0" if height == 1 else ""
+        cells = [_cell(a, b, top, height) for a, b in zip(after, before, strict=True)]
         runs = ("".join(run) for _, run in groupby("".join(cells).rstrip(), key=_SHADE.__eq__))
         drawn = "".join(paint.shade(r) if r[0] == _SHADE else paint.solid(r) for r in runs)
         lines.append(f"  {label:>{label_width}} ┤{drawn}")

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .advice import advice_on
 from .compare import Prediction, Replayed
 from .content import KINDS, Filling
 from .money import REASONS, Miss, Money, total
-from .text import Paint, cut, duration, share, table, times, tokens_text, usd_text
+from .text import Paint, cut, duration, fitted, hung, share, table, times, tokens_text, usd_text
 
 _MOST_MISSES_SHOWN = 3
 _MOST_FILLINGS_SHOWN = 9
 _LEAST_SHOWN_RATIO = 0.005
-_HEAD, _BROKEN, _FILLED = "  where the input money went", "  broken prefixes cost", "  what filled the windows"
+_HEAD, _ADVICE = "  where the input money went", "  what would have saved most"
+_BROKEN, _FILLED = "  broken prefixes cost", "  what filled the windows"
 
 
 def money_json(money: Money, prediction: Prediction | None) -> dict[str, Any]:
@@ -45,23 +47,23 @@ class Spending:
     def render(self, *, color: bool = False, width: int = 80) -> str:
         money = total([s.money for s in self.sessions])
         misses = [(s, m) for s in self.sessions for m in s.money.misses]
-        lines = [*self._head(money), *_reasons(money), *_without_breaks(money)]
+        lines = [*self._head(money), *_reasons(money, width), *_advice(self.sessions, money, width)]
         lines += _misses(misses, money, is_many=len(self.sessions) > 1)
-        lines += ["", *_content(money.content, money.total_usd), *_predictions(self.sessions)]
+        lines += ["", *_content(money.content, money.total_usd, width)]
         paint = Paint(color)
-        brushes = {_HEAD: paint.bold, _BROKEN: paint.bad, _FILLED: paint.bold}
-        shown = ((line, cut(line, max(60, width))) for line in lines)
-        painted = (next((b for s, b in brushes.items() if line.startswith(s)), str)(text) for line, text in shown)
+        brushes = {_HEAD: paint.bold, _ADVICE: paint.bold, _BROKEN: paint.bad, _FILLED: paint.bold}
+        painted = (next((b for s, b in brushes.items() if line.startswith(s)), str)(line) for line in lines)
         return "\n".join(painted) + "\n"
 
     def _head(self, money: Money) -> list[str]:
-        source = "by the usage in the file" if money.is_recorded else "simulated: the file does not tell of the cache"
-        if len(self.sessions) > 1:
-            told = sum(s.money.is_recorded for s in self.sessions)
-            source = f"by the usage in the files of {told:,}, the rest simulated" if not money.is_recorded else source
-            source = f"{len(self.sessions):,} sessions, {source.replace('file does', 'files do')}"
+        many, told = len(self.sessions), sum(s.money.is_recorded for s in self.sessions)
+        source = "by the usage recorded" if told == many else "simulated: no cache reads recorded"
+        if 0 < told < many:
+            source = f"{told:,} by the usage recorded, the rest simulated"
+        if many > 1:
+            source = f"{many:,} sessions, {source}"
         billed = f"; billed {usd_text(money.billed_usd)}" if money.billed_usd is not None else ""
-        lines = [f"{_HEAD}: {usd_text(money.total_usd)}", f"  ({source}{billed})"]
+        lines = [f"{_HEAD}: {usd_text(money.total_usd)} ({source}{billed})"]
         unknown = sorted({s.model or "a model not recorded" for s in self.sessions if not s.money.is_priced})
         if unknown:
             lines.append(
@@ -70,10 +72,11 @@ class Spending:
         return lines
 
 
-def _reasons(money: Money) -> list[str]:
+def _reasons(money: Money, width: int) -> list[str]:
     whole = money.total_usd or 1.0
     counts = Counter[str](m.why for m in money.misses)
-    rows = [
+    rows = [["", "cost", "share", "tokens", "", ""]]
+    rows += [
         [
             label,
             usd_text(money.usd[reason]),
@@ -85,16 +88,26 @@ def _reasons(money: Money) -> list[str]:
         for reason, (label, meaning) in REASONS.items()
         if money.tokens[reason] >= 0.5
     ]
-    if not rows:
+    if len(rows) == 1:
         return ["    nothing"]
-    lines = table([[*r[:4], r[4]] for r in rows], left=1, indent="    ").splitlines()
-    return [f"{line:<{max(map(len, lines))}}  {r[5]}".rstrip() for line, r in zip(lines, rows, strict=True)]
+    rows.append(["all", usd_text(money.total_usd), share(1), tokens_text(money.total_tokens), "", ""])
+    lines = table([r[:5] for r in rows], left=1, indent="    ").splitlines()
+    told = [f"{line:<{max(map(len, lines))}}  {r[5]}".rstrip() for line, r in zip(lines, rows, strict=True)]
+    return told if max(map(len, told)) <= width else lines
 
 
-def _without_breaks(money: Money) -> list[str]:
-    if not money.is_recorded:
+def _advice(sessions: Sequence[Replayed], money: Money, width: int) -> list[str]:
+    if not money.total_usd:
         return []
-    return [f"  the same requests under a cache that loses nothing early: {usd_text(money.simulated_usd)} (simulated)"]
+    lines = ["", f"{_ADVICE}, each alone"]
+    found = advice_on(sessions)
+    if not found:
+        return [*lines, "    nothing stands out"]
+    figures = table([[usd_text(a.usd), share(a.ratio)] for a in found], left=0, indent="    ").split("\n")
+    for figure, advice in zip(figures, found, strict=True):
+        lines += hung(f"{figure}  ", advice.what, width)
+        lines += hung(" " * (len(figure) + 2) + "-> ", advice.how, width)
+    return lines
 
 
 def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bool) -> list[str]:
@@ -128,16 +141,20 @@ def _told(miss: Miss) -> str:
     return f"{usd_text(miss.usd)}  {tokens_text(miss.sent_tokens)} sent{gap} {read}; after {told}"
 
 
-def _content(content: Sequence[Filling], usd: float) -> list[str]:
+def _content(content: Sequence[Filling], usd: float, width: int) -> list[str]:
     whole = usd or 1.0
     shown = [f for f in content if f.usd >= _LEAST_SHOWN_RATIO * whole][:_MOST_FILLINGS_SHOWN]
     rest = [f for f in content if f not in shown]
-    rows = [["", "cost", "share", "token-turns", "superseded"]]
+    rows = [["", "cost", "share", "tokens", "superseded"]]
     rows += [_filling(label_of(f), [f], whole) for f in shown]
     if rest:
         rows.append(_filling(f"{len(rest):,} more", rest, whole))
-    lines = table(rows, left=1, indent="    ").splitlines()
-    return [f"{_FILLED}, by its share in the price", *lines]
+    lines = [f"{_FILLED}, by its share in the price of every call that carried it"]
+    if any(row[4] for row in rows[1:]):
+        meaning = ["    superseded: carried on although the file was read again or written, or the output came again"]
+    else:
+        rows, meaning = [row[:4] for row in rows], []
+    return [*lines, *fitted(rows, width, left=1, indent="    "), *meaning]
 
 
 def label_of(filling: Filling) -> str:
@@ -149,7 +166,7 @@ def _filling(label: str, fillings: Sequence[Filling], whole: float) -> list[str]
     gone = sum(f.superseded_usd for f in fillings)
     ratio = gone / usd if usd else 0.0
     return [
-        cut(label, 44),
+        label,
         usd_text(usd),
         share(usd / whole),
         tokens_text(turns),
@@ -157,7 +174,7 @@ def _filling(label: str, fillings: Sequence[Filling], whole: float) -> list[str]
     ]
 
 
-def _predictions(sessions: Sequence[Replayed]) -> list[str]:
+def predictions(sessions: Sequence[Replayed]) -> list[str]:
     """Our own error, over all sessions."""
     known = [s.prediction for s in sessions if s.prediction]
     if not known:
@@ -167,7 +184,7 @@ def _predictions(sessions: Sequence[Replayed]) -> list[str]:
     turn = f" (turn {worst.worst_turn + 1:,}{_begins(sessions[0], worst.worst_turn)})" if len(sessions) == 1 else ""
     return [
         "",
-        "  our size of each next request, before the provider counted it:",
+        "  how well packlight told each request's size beforehand, by what the provider then counted",
         f"    {middle:.2%} off at the median call, {abs(worst.worst_ratio):.0%} too"
         f" {'small' if worst.worst_ratio < 0 else 'large'} at the worst{turn}",
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -43,6 +45,37 @@ def table(rows: Sequence[Sequence[str]], *, left: int, indent: str = "") -> str:
         cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int, *, left: int, indent: str = "", most: int = 44) -> list[str]:
+    """A table whose first column is cut so that the rest fits."""
+    rest = len(indent) + sum(2 + max(len(row[i]) for row in rows) for i in range(1, len(rows[0])))
+    room = min(most, max(12, width - rest))
+    return table([[cut(row[0], room), *row[1:]] for row in rows], left=left, indent=indent).split("\n")
+
+
+def hung(begin: str, text: str, width: int) -> list[str]:
+    """A text behind its beginning, as many lines as it takes below each other."""
+    lines = textwrap.wrap(text, max(30, width - len(begin)), break_on_hyphens=False)
+    return [begin + lines[0], *(" " * len(begin) + line for line in lines[1:])]
+
+
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def fold(text: str, width: int) -> str:
+    """Lines that are too long go on in the next one, below where they began."""
+    return "\n".join(_folded(line, width) for line in text.split("\n"))
+
+
+def _folded(line: str, width: int) -> str:
+    if len(_STYLE.sub("", line)) <= width:
+        return line
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    return textwrap.fill(
+        text, max(width, 40), initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
+    )
 
 
 def cut(text: str, width: int) -> str:
