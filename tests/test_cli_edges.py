@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from cli_help import file, listing, one_line, process, run, small  # noqa: F401
 from engine import body
+from packlight.cli import streams
 from store_help import SOURCE
 from talk import MANY, opening, request, talk, turn, turns
 
@@ -91,6 +93,28 @@ def test_bad_path_is_one_clear_line(command, run, tmp_path):
 def test_wrong_usage_is_one_clear_line(argv, run):
     code, out, errors = run(*argv, stdin=b'{"messages": []}')
     assert (code, out) == (2, "") and one_line(errors), errors
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["repaly"], ("'repaly'", "did you mean replay?", "packlight --help")),
+        (["replay", "--htlm", "x"], ("'--htlm'", "did you mean --html?", "packlight replay --help")),
+        (["compact", "-", "--windw-tokens=5"], ("--window-tokens?", "packlight compact --help")),
+        (["check", "a", "b"], ("'b' is one argument too many",)),
+        (["-x"], ("'-x'", "packlight --help")),
+        (["fly"], ("no command 'fly' (see",)),
+    ],
+)
+def test_what_was_meant_is_named(argv, words, run):
+    code, _, errors = run(*argv)
+    assert code == 2 and one_line(errors) and all(word in errors for word in words), errors
+
+
+def test_file_in_place_of_a_command_is_told_where_it_goes(run, tmp_path):
+    (tmp_path / "session.jsonl").write_text("{}")
+    code, _, errors = run(str(tmp_path / "session.jsonl"))
+    assert code == 2 and one_line(errors) and f"packlight replay {tmp_path / 'session.jsonl'}" in errors
 
 
 def test_unknown_format_can_be_named(run, file):
@@ -225,3 +249,34 @@ def test_any_terminal_encoding_will_do(tmp_path, file):
         assert found.returncode == 0 and found.stdout and b"Traceback" not in found.stderr
         shown = process("replay", path, "--window-tokens", "16k", cwd=tmp_path, PYTHONIOENCODING=encoding)
         assert shown.returncode == 0, shown.stderr
+
+
+def test_chart_is_drawn_in_plain_letters_where_no_others_are_known(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    streams.show("  10 ┤▁▄█░ é …")
+    sys.stdout.flush()
+    assert written.getvalue().decode("latin-1") == "  10 |_-#. é ~\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("term", "columns", "shown"), [("xterm", "40", 39), ("dumb", "40", 0)])
+def test_progress_is_one_line_of_a_terminal_that_can_write_over_it(term, columns, shown, monkeypatch):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    streams.progress("x" * 100, True)
+    assert terminal.getvalue().count("x") == shown
+
+
+def test_one_of_many_processes_shows_no_progress(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(streams, "_progress", True)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    streams.no_progress()
+    streams.progress("call 10 of 20", True)
+    assert terminal.getvalue() == ""

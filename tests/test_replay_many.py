@@ -103,6 +103,25 @@ def test_days_are_a_number(days: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_no_session_says_where_it_looked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(home)
+    assert main(["replay", "--since", "0.5"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "of the last 0.5 days" in err and str(home / ".codex" / "sessions") in err
+
+
+def test_files_of_a_folder_that_are_no_sessions_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A project's folder is full of them; a file that was named always says why."""
+    for n in range(9):
+        (tmp_path / f"package{n}.json").write_text('{"name": "x"}')
+    session(tmp_path / "z.jsonl")
+    named = tmp_path / "package8.json"
+    for more in ([], ["--trace", str(tmp_path / "trace")]):
+        assert main(["replay", str(tmp_path), str(named), "--policy", "none", "--jobs", "1", *more]) == 0
+        err = capsys.readouterr().err
+        assert err.count("\n") == 3 + 2 + 1 and "5 more files are no sessions" in err
+
+
 # in many processes
 
 

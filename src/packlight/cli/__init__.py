@@ -11,7 +11,8 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -37,9 +38,13 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. `--help` and `--version` end in SystemExit(0), as argparse has it."""
-    parser = _parser()
+    parser, commands = _parser()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        args = parser.parse_args(argv)
+        _check_command(words, commands)
+        args, unknown = parser.parse_known_args(words)
+        if unknown:
+            raise _UsageError(_unknown_options(unknown, commands.get(args.command, parser)))
         if not args.command:
             parser.print_help(sys.stderr)
             return 2
@@ -83,6 +88,14 @@ def _drop_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Fills sentences to the terminal's width; examples stay a line each."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = re.sub(r"(?<![.:])\n(?=\S)", " ", text).splitlines()
+        return "\n".join(textwrap.fill(line, width, subsequent_indent=" " * 4 * line.startswith(" ")) for line in lines)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says a mistake in one line."""
 
@@ -94,12 +107,38 @@ class _UsageError(PacklightError):
     """The command line can't be understood."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _check_command(words: Sequence[str], commands: Collection[str]) -> None:
+    """A command that is none, with the one that was meant."""
+    word = next((w for w in words if not w.startswith("-") or w == "-"), None)
+    if word is None or word in commands:
+        return
+    if os.path.exists(word):
+        raise _UsageError(f"{word} is no command; to see where its money went: packlight replay {word}")
+    raise _UsageError(f"no command {word!r}{_meant(word, commands)} (see packlight --help)")
+
+
+def _unknown_options(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    word = unknown[0]
+    if not word.startswith("-"):
+        return f"{word!r} is one argument too many (see {parser.prog} --help)"
+    known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+    return f"no option {word!r}{_meant(word.partition('=')[0], known)} (see {parser.prog} --help)"
+
+
+def _meant(word: str, known: Collection[str]) -> str:
+    import difflib
+
+    bare = {name.lstrip("-"): name for name in known}
+    found = difflib.get_close_matches(word.lstrip("-"), bare, n=1)
+    return f"; did you mean {bare[found[0]]}?" if found else ""
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, _Parser]]:
     parser = _Parser(
         prog="packlight",
         description="Keeps LLM agents working past their context window; shows what that does to recorded sessions.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"packlight {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -113,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     _proxy(commands)
     _doctor(commands)
     _agent(commands)
-    return parser
+    return parser, commands.choices
 
 
 def _command(
@@ -124,7 +163,7 @@ def _command(
         help=help,
         description=f"{help[0].upper()}{help[1:]}.\n{detail}",
         epilog="\n  ".join(("examples:", *examples)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
 
 
@@ -177,7 +216,7 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "replay",
         "say where the input money of recorded agent sessions went, and what compaction would have changed",
-        "Reads sessions of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and LangChain, and plain lists of\n"
+        "Reads sessions of Claude Code, Codex, pi, Copilot, opencode, Gemini CLI and a dozen more, and plain lists of\n"
         "messages; without PATH the newest of Claude Code, Codex and pi of this user.\n"
         "Writes only what --html or --trace names. Policies: default, thrifty, classic, nano, none, or your own.\n"
         "Exits with 1 when a request came out invalid or could not be restored, or a policy failed.",

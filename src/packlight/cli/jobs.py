@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..errors import InvalidRequest
-from .streams import progress
+from .streams import no_progress, progress
 
 T = TypeVar("T")
 _BAR_COLUMNS = 24
@@ -37,7 +37,7 @@ def in_order(work: Sequence[Callable[[], T]], jobs: int) -> Iterator[T | Failed]
         _clear(len(work))
         return
     context = multiprocessing.get_context("spawn")  # a fork copies locks that threads of the caller may hold
-    executor = ProcessPoolExecutor(min(jobs, len(work)), mp_context=context, initializer=_leave_interrupts)
+    executor = ProcessPoolExecutor(min(jobs, len(work)), mp_context=context, initializer=_begin_beside)
     try:
         with _interrupts_left():  # until they have started; from then on they do so themselves
             futures = [executor.submit(_done, piece) for piece in work]
@@ -96,14 +96,16 @@ def _interrupts_left() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _leave_interrupts() -> None:
+def _begin_beside() -> None:
+    """One of many processes: the first one hears Ctrl-C, and has the line of the terminal for its bar."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    no_progress()
 
 
 def _show(done: int, of: int) -> None:
     filled = _BAR_COLUMNS * done // of if of else 0
-    progress(f"{'#' * filled}{'.' * (_BAR_COLUMNS - filled)} {done:,} of {of:,} files", of > 3)
+    progress(f"{'#' * filled}{'.' * (_BAR_COLUMNS - filled)} {done:,} of {of:,} files", of > 1)
 
 
 def _clear(of: int) -> None:
-    progress("", of > 3)
+    progress("", of > 1)

@@ -16,7 +16,7 @@ from ..errors import InvalidRequest
 from ..replay.columns import measures_of
 from ..replay.compare import Replayed, compared
 from ..replay.foreign import ForeignEngine, is_foreign, load_policy
-from ..replay.home import newest_first, own_sessions
+from ..replay.home import newest_first, own_sessions, session_folders
 from ..replay.html import page
 from ..replay.readers import find_files, read_sessions
 from ..replay.report import as_json, render_all
@@ -61,15 +61,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _traced(args: argparse.Namespace, files: Sequence[str]) -> int:
     lines: list[bytes] = []
+    refused = Refused(named=args.paths)
     for file in files:
         try:
             sessions = read_sessions(read("-") if file == "-" else file, format=args.format)
         except (InvalidRequest, OSError) as error:
             if len(files) == 1:
                 raise
-            say(f"packlight: {file}: {error}")
+            refused.add(file, error)
             continue
         lines += [jsonio.dump(record) for session in sessions for record in trace(session)]
+    refused.end()
     if not lines:
         raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
     write(args.trace, b"\n".join(lines))
@@ -94,7 +96,10 @@ def _files(args: argparse.Namespace) -> list[str]:
         return [str(f) for f in newest_first((Path(f) for f in found if f != "-"), since_days=args.since)]
     files = own_sessions(os.environ, Path.home(), since_days=args.since)
     if not files:
-        raise InvalidRequest("no sessions of Claude Code, Codex or pi found here: name a file or a folder")
+        when = f" of the last {args.since:g} days" if args.since else ""
+        looked = ", ".join(map(str, session_folders(os.environ, Path.home())))
+        where = f"in {looked}" if looked else "on this machine"
+        raise InvalidRequest(f"no sessions of Claude Code, Codex or pi{when} {where}: name a file or a folder")
     if len(files) > NEWEST and not args.all and args.since is None:
         say(f"packlight: the newest {NEWEST} of {len(files):,} sessions; --all or --since DAYS for more")
         files = files[:NEWEST]
@@ -105,6 +110,7 @@ def _replayed(args: argparse.Namespace, files: Sequence[str], policies: Sequence
     def made(file: str) -> Job:
         return Job(file, policies, args.window_tokens, args.model, args.format, args.with_text)
 
+    refused = Refused(named=args.paths)
     jobs = [made(file) for file in files if file != "-"]
     if "-" in files:
         yield from made("-").replayed(read_sessions(read("-"), format=args.format))
@@ -112,9 +118,29 @@ def _replayed(args: argparse.Namespace, files: Sequence[str], policies: Sequence
         if isinstance(done, Failed):
             if len(files) == 1:
                 raise InvalidRequest(f"{job.file}: {done.why}")
-            say(one_line(f"packlight: {job.file}: {done.why}"))
+            refused.add(job.file, done.why)
         else:
             yield from done
+    refused.end()
+
+
+class Refused:
+    """Says of each file that can't be read why not; of those that only stand in a folder, of the first ones."""
+
+    _MOST_OF_FOLDERS = 3
+
+    def __init__(self, named: Sequence[str]) -> None:
+        self._named = set(named)
+        self._in_folders = 0
+
+    def add(self, file: str, why: object) -> None:
+        self._in_folders += file not in self._named
+        if file in self._named or self._in_folders <= self._MOST_OF_FOLDERS:
+            say(one_line(f"packlight: {file}: {why}"))
+
+    def end(self) -> None:
+        if (more := self._in_folders - self._MOST_OF_FOLDERS) > 0:
+            say(f"packlight: {more:,} more files are no sessions that can be read; name one to see why")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -54,10 +55,18 @@ def show(text: str) -> None:
     _put(sys.stdout, text)
 
 
+_PLAIN = str.maketrans("▁▂▃▄▅▆▇█░┤│▲…", "__--=###.||^~")
+"""Charts for a terminal that knows no such characters."""
+
+
 def _put(stream: TextIO | None, text: str) -> None:
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeError:
+        text = text.translate(_PLAIN)
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
@@ -98,11 +107,18 @@ def _write_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+_progress = True
+
+
+def no_progress() -> None:
+    """From now on this process leaves the terminal's line to another one."""
+    global _progress
+    _progress = False
+
+
 def progress(text: str, wanted: bool) -> None:
-    """One line that is written over, on a terminal only."""
-    if wanted and sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
+    """One line that is written over, on a terminal that can do so."""
+    if wanted and _progress and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        columns = shutil.get_terminal_size().columns  # a longer one would fold, and its beginning stay
+        sys.stderr.write(f"\r\x1b[K{text[: columns - 1]}")
         sys.stderr.flush()
-
-
-__all__ = ["check_output", "load", "needs_folder", "one_line", "progress", "read", "say", "show", "show_json", "write"]

@@ -121,7 +121,8 @@ def render_session(session: Replayed, *, color: bool = False, width: int = 80) -
     lines = [paint.bold("  ".join(head))]
     if not session.turns:
         return "\n".join([*lines, "  no model call in this session", *_notes(session)]) + "\n"
-    lines += [f"  {session.turns:,} turns (calls of the model){_windows(session)}", ""]
+    turns = "turn (call of the model)" if session.turns == 1 else "turns (calls of the model)"
+    lines += [f"  {session.turns:,} {turns}{_windows(session)}", ""]
     lines += [Spending([session]).render(color=color, width=width), *_policies([session], paint, width)]
     lines += [*_beside(session.compactions, paint), *predictions([session]), ""]
     lines += [render(r, color=color, width=width) for r in session.rows if r.result.policy != BASE]
@@ -156,7 +157,7 @@ def _window_known(result: SessionResult) -> bool:
 
 def _by_session(sessions: Sequence[Replayed], width: int) -> list[str]:
     policies = [r.result.policy for r in sessions[0].rows if r.result.policy != BASE]
-    rows = [["session", "reader", "turns", "input cost", "broken", "cold", *(f"{p} vs none" for p in policies)]]
+    rows = [["session", "reader", "turns", "input cost", "broken", "cold", *policies]]
     for session in sessions:
         extra = [session.money.extra_usd(why) for why in ("broken", "cold")]
         ratios = [cost_ratio([r]) for r in session.rows if r.result.policy != BASE]
@@ -171,6 +172,8 @@ def _by_session(sessions: Sequence[Replayed], width: int) -> list[str]:
             ]
         )
     meaning = "    broken, cold: what was paid beyond reading it from the cache"
+    if policies:
+        meaning += f"; {', '.join(policies)}: cost by that of none"
     return [*fitted(rows, width, left=2, indent="    ", most=36), meaning]
 
 
