@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,14 @@ def test_failure_leaves_the_request(name: str, says: str) -> None:
     assert result.batches == []
 
 
+def test_failure_is_told_once_with_its_line_and_how_often(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "talk.json").write_text(json.dumps(recorded().segments[0].messages))
+    assert main(["replay", "talk.json", "--policy", "their_policy:failing"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("RuntimeError") == 1
+    assert re.search(r"turn 1: \S+ RuntimeError: no network \(their_policy.py, line \d+\) \(21 times\)", text)
+
+
 def test_sizes_follow_the_usage() -> None:
     session = recorded()
     for turn in session.segments[0].turns:
@@ -163,6 +172,7 @@ def test_sizes_follow_the_usage() -> None:
         ("their_policy:number", "can't be called"),
         ("their_policy:", "module:function"),
         (":f", "module:function"),
+        ("their_policy.py:keep_all", "write their_policy:keep_all"),
         ("their_policy:asks_too_much", "'tokenizer'"),
     ],
 )

@@ -335,7 +335,7 @@ def test_policy_that_does_nothing_is_one_line() -> None:
 
 def test_table_tells_what_went_wrong() -> None:
     assert "NOT all of it can be had back" in render(whole(Forgetful).rows[1])
-    assert "turn 1: " in render(whole(LosesACall).rows[1])
+    assert "turn 2: " in render(whole(LosesACall).rows[1])
     assert "elsewhere" in render(whole(Restless).rows[1])
 
 

@@ -119,7 +119,13 @@ def test_files_of_a_folder_that_are_no_sessions_are_counted(tmp_path: Path, caps
     for more in ([], ["--trace", str(tmp_path / "trace")]):
         assert main(["replay", str(tmp_path), str(named), "--policy", "none", "--jobs", "1", *more]) == 0
         err = capsys.readouterr().err
-        assert err.count("\n") == 3 + 2 + 1 and "5 more files are no sessions" in err
+        assert err.count("a request has") == 3 + 1 and "5 more files are no sessions" in err
+
+
+def test_file_named_beside_its_folder_is_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = session(tmp_path / "a.jsonl")
+    assert main(["replay", str(tmp_path), str(named), str(named), "--policy", "none", "--json"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 # in many processes
@@ -205,7 +211,11 @@ def test_page_is_written_where_it_is_named(tmp_path: Path, capsys: pytest.Captur
     given, page = session(tmp_path / "a.jsonl"), tmp_path / "page.html"
     assert main(["replay", str(given), "--html", str(page)]) == 0
     assert page.read_bytes().startswith(b"<!doctype html>")
-    assert "where the input money went" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "where the input money went" in out and str(page) in err
+    for option in ("--json", "--details", f"--html={page}"):
+        assert main(["replay", str(given), "--trace", str(tmp_path / "trace"), option]) == 2
+        assert "--trace replays nothing" in capsys.readouterr().err and not (tmp_path / "trace").exists()
     assert main(["replay", str(given), "--html", str(tmp_path / "no" / "page.html")]) == 2
     assert main(["replay", str(given), "--with-text"]) == 2
     err = capsys.readouterr().err

@@ -93,7 +93,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = re.sub(r"(?<![.:])\n(?=\S)", " ", text).splitlines()
-        return "\n".join(textwrap.fill(line, width, subsequent_indent=" " * 4 * line.startswith(" ")) for line in lines)
+        return "\n".join(textwrap.fill(line, width, subsequent_indent=" " * 6 * line.startswith(" ")) for line in lines)
 
 
 class _Parser(argparse.ArgumentParser):

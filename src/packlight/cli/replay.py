@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     policies = _policies(args.policy)
     if args.with_text and not args.html:
         raise InvalidRequest("--with-text is for the page that --html writes")
+    if args.trace and (args.html or args.json or args.details):
+        raise InvalidRequest("--trace replays nothing: --html, --json and --details have nothing to show beside it")
     check_output(args.html)
     check_output(args.trace)
     files = _files(args)
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         text = render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details)
         show(text.removesuffix("\n"))
     if args.html:
-        write(args.html, page(sessions, version=__version__))
+        _written("the page", args.html, page(sessions, version=__version__))
     results = [row.result for replayed in sessions for row in replayed.rows]
     return 1 if any(r.invalid_requests or not r.restored or r.errors for r in results) else 0
 
@@ -74,8 +76,14 @@ def _traced(args: argparse.Namespace, files: Sequence[str]) -> int:
     refused.end()
     if not lines:
         raise InvalidRequest(f"no session found in {', '.join(args.paths)}")
-    write(args.trace, b"\n".join(lines))
+    _written("the trace", args.trace, b"\n".join(lines))
     return 0
+
+
+def _written(what: str, output: str, data: bytes) -> None:
+    write(output, data)
+    if output != "-":
+        say(f"packlight: {what} is {output} ({len(data) / 1000:,.0f} kB)")
 
 
 def _policies(text: str) -> list[str]:
@@ -90,9 +98,10 @@ def _policies(text: str) -> list[str]:
 def _files(args: argparse.Namespace) -> list[str]:
     """What is to be read, in the order of the output."""
     if args.paths:
-        found = (f for path in args.paths for f in ([path] if path == "-" else find_files(path)))
+        listed = (str(f) for path in args.paths for f in ([path] if path == "-" else find_files(path)))
+        found = list(dict.fromkeys(listed))  # a file that is named beside its folder is counted once
         if args.since is None:
-            return [str(f) for f in found]
+            return found
         return [str(f) for f in newest_first((Path(f) for f in found if f != "-"), since_days=args.since)]
     files = own_sessions(os.environ, Path.home(), since_days=args.since)
     if not files:

@@ -7,9 +7,11 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .. import jsonio
@@ -45,6 +47,8 @@ def load_policy(spec: str) -> Policy:
     module_name, _, name = spec.partition(":")
     if not module_name or not name:
         raise InvalidRequest(f"policy {spec!r}: write module:function")
+    if module_name.endswith(".py"):
+        raise InvalidRequest(f"policy {spec!r}: a module, not a file: write {Path(module_name).stem}:{name}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -172,7 +176,7 @@ class ForeignEngine:
                 answer = self._call(messages, **named)
             return self._messages(answer), None
         except Exception as error:  # somebody else's code
-            return list(given), f"{self.name}: {_told(error)}"
+            return list(given), f"{self.name}: {_told(error)}{_place(error)}"
 
     def _made(self) -> Policy:
         if not inspect.isclass(self.policy):
@@ -221,6 +225,12 @@ def _with_messages(request: Any, messages: list[Any]) -> Any:
         return messages
     key = "input" if "input" in request and "messages" not in request else "messages"
     return {**request, key: messages}
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised, when that was in the policy and not here."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return "" if frame.filename == __file__ else f" ({os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
 def _told(error: Exception) -> str:

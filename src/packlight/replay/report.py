@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -223,14 +224,22 @@ def _findings(result: SessionResult, paint: Paint) -> list[str]:
     lines.append(f"  prefix breaks     {(bad if outside else good)(where)}")
     invalid = result.invalid_requests
     lines.append(f"  invalid requests  {(bad if invalid else good)(str(invalid) if invalid else 'none')}")
-    lines += [f"                    turn {turn}: {v}" for turn, v in result.invalid[:3]]
+    lines += [f"                    turn {turn + 1}: {v}" for turn, v in result.invalid[:3]]
     if result.batches:
         lines.append(f"  taken out         {_taken_out(result)}")
         verdict = good("all of it can be had back") if result.restored else bad("NOT all of it can be had back")
         lines.append(f"                    {verdict}")
     if result.not_fitting:
         lines.append(f"  {bad('did not fit')}       {len(result.not_fitting):,} requests, also after compaction")
-    return lines + [f"  {bad('error')}             {e}" for e in result.errors[:3]]
+    return lines + [f"  {bad('error')}             {e}" for e in _errors(result.errors)[:3]]
+
+
+def _errors(errors: Sequence[str]) -> list[str]:
+    """Each kind once, at its first turn."""
+    kinds = [e.partition(": ")[2] for e in errors]
+    counts = Counter(kinds)
+    first = dict(zip(reversed(kinds), reversed(errors), strict=True))
+    return [f"{first[kind]} ({times(n)})" for kind, n in counts.items()]
 
 
 def _taken_out(result: SessionResult) -> str:

@@ -162,7 +162,7 @@ class _Checks:
         if not call.compaction.fits:
             result.not_fitting.append(call.turn)
         if report.error:
-            result.errors.append(f"turn {call.turn}: {report.error}")
+            result.errors.append(f"turn {call.turn + 1}: {report.error}")
 
     def _note_batch(self, call: Call) -> None:
         report = call.compaction.report
