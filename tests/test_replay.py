@@ -20,7 +20,7 @@ from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, render_all, render_session
 from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
-from packlight.replay.text import use_color
+from packlight.replay.text import usd_text, use_color
 from packlight.replay.walk import Call
 from packlight.types import Edit
 
@@ -411,6 +411,10 @@ def test_what_is_lost_is_told_with_its_call() -> None:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_price_is_never_shown_as_nothing() -> None:
+    assert [usd_text(u) for u in (0.0, 0.00001, 0.0051, 12.5)] == ["$0.00", "<$0.0001", "$0.0051", "$12.50"]
 
 
 def test_colours_only_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

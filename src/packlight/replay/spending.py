@@ -67,7 +67,7 @@ class Spending:
         unknown = sorted({s.model or "a model not recorded" for s in self.sessions if not s.money.is_priced})
         if unknown:
             lines.append(
-                f"  not known is the price of {', '.join(unknown[:3])}: as if $1 for a million tokens, read at a tenth"
+                f"  no price is known for {', '.join(unknown[:3])}: as if $1 for a million tokens, read at a tenth"
             )
         return lines
 

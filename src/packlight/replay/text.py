@@ -10,6 +10,8 @@ from typing import TextIO
 
 
 def usd_text(usd: float) -> str:
+    if 0 < usd < 0.00005:
+        return "<$0.0001"
     return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.4f}"
 
 
