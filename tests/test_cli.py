@@ -194,7 +194,7 @@ def test_restore_needs_a_result_and_a_store(run, file, tmp_path):
 
 @every_wire
 def test_check_says_what_is_broken(wire, run, file):
-    assert run("check", file(request(wire, 3)), "--format", wire) == (0, "", "")
+    assert run("check", file(request(wire, 3)), "--format", wire) == (0, "", "valid\n")
     broken = talk(wire, 3)
     broken.pop(3 if wire == "responses" else 2)
     code, out, errors = run("check", file(body(broken, wire)), "--format", wire)
@@ -323,6 +323,11 @@ def test_examples_replay(name, run):
     found = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and errors == "" and found
     assert all(f["restored"] and not f["invalid_requests"] and not f["prefix_breaks_outside_batches"] for f in found)
+
+
+def test_purge_counts_in_words(stored, run):
+    code, out, _ = run("purge", "--store", stored[0], "--all")
+    assert code == 0 and "1 conversation removed (1 compaction, " in out and " texts, 0 files)" in out
 
 
 # help

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..laws import validate
-from .streams import load, show, show_json
+from .streams import load, say, show, show_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -15,4 +15,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         for violation in found:
             show(str(violation))
+        if not found:
+            say("valid")
     return 1 if found else 0

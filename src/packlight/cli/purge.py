@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import PacklightError
 from ..store import open_store, state_folder
-from .streams import needs_folder, show, show_json
+from .streams import counted, needs_folder, show, show_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
         show_json(asdict(gone))
     else:
         show(
-            f"{folder}: {gone.conversations:,} conversations removed ({gone.batches:,} compactions, "
-            f"{gone.documents:,} texts, {gone.files:,} files); {gone.bytes_before:,} -> {gone.bytes_after:,} bytes"
+            f"{folder}: {counted(gone.conversations, 'conversation')} removed ({counted(gone.batches, 'compaction')}, "
+            f"{counted(gone.documents, 'text')}, {counted(gone.files, 'file')}); "
+            f"{gone.bytes_before:,} -> {gone.bytes_after:,} bytes"
         )
     return 0

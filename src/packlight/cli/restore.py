@@ -11,7 +11,7 @@ from ..oneshot import restore
 from ..store import open_store
 from ..types import Json
 from .owners import found_by
-from .streams import check_output, load, needs_folder, say, write
+from .streams import check_output, counted, load, needs_folder, say, write
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,8 +28,11 @@ def run(args: argparse.Namespace) -> int:
     if back is None:
         raise InvalidRequest("this request is no result of a compaction in that store")
     write(args.output, dump(back))
+    messages = _length(back)
     if args.json:
-        say(dump({"restored": True, "messages": _length(back)}).decode())
+        say(dump({"restored": True, "messages": messages}).decode())
+    else:
+        say(f"restored: {counted(messages, 'message')}")
     return 0
 
 

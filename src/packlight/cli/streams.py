@@ -45,6 +45,10 @@ def say(text: str) -> None:
     _put(sys.stderr, text)
 
 
+def counted(number: int, name: str) -> str:
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+
+
 def one_line(text: str) -> str:
     """A text in one line that a terminal can show, whatever it is made of."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
