@@ -143,6 +143,32 @@ def test_terminal_codes_are_not_passed_on(run, tmp_path):
     assert code == 2 and "\x1b" not in errors and one_line(errors)
 
 
+HOSTILE = "x\x1b]0;owned\x07\x1b[2J\r\u202ey\nz"
+
+
+def test_report_of_a_hostile_session_can_not_rewrite_the_screen(run, tmp_path, monkeypatch):
+    """Names of files, models, tools: of somebody else. Only our own colours reach a terminal."""
+    messages = turns("anthropic", 60)
+    for message in messages:
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "tool_use":
+                block["name"] = HOSTILE
+    path = tmp_path / f"{HOSTILE}.json"
+    path.write_text(json.dumps({"model": HOSTILE, "messages": [*opening(), *messages]}))
+    code, out, _ = run("replay", path, "--window-tokens", "8k", "--policy", "none,default")
+    assert code == 0 and out.count("owned") >= 4
+    assert all(c.isprintable() or c == "\n" for c in out)
+    assert "x\\x1b]0;owned" in out.splitlines()[0], "and names break no line"
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "a\x1b[31mred\x1b[0m \\x1b[2J\n\tb\n"), (False, None)])
+def test_text_is_shown_as_it_is_but_harmless_on_a_terminal(terminal, shown, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", out := (Terminal() if terminal else io.StringIO()))
+    text = "a\x1b[31mred\x1b[0m \x1b[2J\n\tb"
+    streams.show(text)
+    assert out.getvalue() == (shown or text + "\n")
+
+
 # what is written, and where
 
 

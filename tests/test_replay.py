@@ -20,7 +20,7 @@ from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, render_all, render_session
 from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
-from packlight.replay.text import usd_text, use_color
+from packlight.replay.text import share, usd_text, use_color
 from packlight.replay.walk import Call
 from packlight.types import Edit
 
@@ -415,6 +415,12 @@ class Terminal(io.StringIO):
 
 def test_a_price_is_never_shown_as_nothing() -> None:
     assert [usd_text(u) for u in (0.0, 0.00001, 0.0051, 12.5)] == ["$0.00", "<$0.0001", "$0.0051", "$12.50"]
+
+
+def test_shares_have_two_digits() -> None:
+    assert [share(r) for r in (0.0, 0.0001, 0.0512, 0.0994, 0.0996, 0.5, 1.03)] == [
+        "0%", "<0.1%", "5.1%", "9.9%", "10%", "50%", "103%",
+    ]  # fmt: skip
 
 
 def test_colours_only_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ..replay.trace import trace
 from ..replay.walk import Engine
 from .jobs import Failed, in_order
 from .policies import known_policy
-from .streams import check_output, one_line, progress, read, say, show, show_json, write
+from .streams import check_output, one_line, printable, progress, read, say, show, show_json, write
 
 NEWEST = 20
 """So many of the user's own sessions, unless more are asked for."""
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         width = shutil.get_terminal_size((100, 24)).columns
         text = render_all(sessions, color=use_color(sys.stdout), width=width, details=args.details)
-        show(text.removesuffix("\n"))
+        show(printable(text.removesuffix("\n")))
     if args.html:
         _written("the page", args.html, page(sessions, version=__version__))
     results = [row.result for replayed in sessions for row in replayed.rows]
@@ -176,18 +176,19 @@ class Job:
             if done % 10 == 0:
                 progress(f"{session.name}: {policy}: call {done:,} of {turns:,}", turns > 50)
 
-        found = compared(
-            as_if(session, self.model) if self.model else session,
-            self.policies,
-            _engine,
-            window_tokens=self.window_tokens,
-            recorded=self.model is None,
-            with_text=self.with_text,
-            measures=measures_of(),
-            progress=shown,
-        )
-        progress("", turns > 50)
-        return found
+        try:
+            return compared(
+                as_if(session, self.model) if self.model else session,
+                self.policies,
+                _engine,
+                window_tokens=self.window_tokens,
+                recorded=self.model is None,
+                with_text=self.with_text,
+                measures=measures_of(),
+                progress=shown,
+            )
+        finally:  # whatever comes next begins on a clean line, a prompt after Ctrl-C too
+            progress("", turns > 50)
 
 
 def _engine(model: str | None, policy: str, window_tokens: int | None) -> Engine:

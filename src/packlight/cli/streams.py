@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -54,9 +55,21 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
 
 
+_STYLE = re.compile(r"(\x1b\[[\d;]{1,4}m)")
+"""A colour: the one code of a terminal that a report has."""
+
+
+def printable(text: str) -> str:
+    """A text of many lines that can't rewrite a terminal, whatever it is made of. Colours stay."""
+    parts = _STYLE.split(text)
+    for n in range(0, len(parts), 2):
+        parts[n] = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in parts[n])
+    return "".join(parts)
+
+
 def show(text: str) -> None:
-    """Text to standard output; what its encoding can't say is escaped."""
-    _put(sys.stdout, text)
+    """Text to standard output, harmless to a terminal; what its encoding can't say is escaped."""
+    _put(sys.stdout, printable(text) if sys.stdout is not None and sys.stdout.isatty() else text)
 
 
 _PLAIN = str.maketrans("▁▂▃▄▅▆▇█░┤│▲…", "__--=###.||^~")
@@ -124,5 +137,5 @@ def progress(text: str, wanted: bool) -> None:
     """One line that is written over, on a terminal that can do so."""
     if wanted and _progress and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         columns = shutil.get_terminal_size().columns  # a longer one would fold, and its beginning stay
-        sys.stderr.write(f"\r\x1b[K{text[: columns - 1]}")
+        sys.stderr.write(f"\r\x1b[K{one_line(text)[: columns - 1]}")
         sys.stderr.flush()

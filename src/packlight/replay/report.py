@@ -118,7 +118,8 @@ def render_all(sessions: Sequence[Replayed], *, color: bool = False, width: int 
 def render_session(session: Replayed, *, color: bool = False, width: int = 80) -> str:
     """One session: its money, the policies side by side, and what each of them did."""
     paint = Paint(color)
-    head = [session.name, session.reader, session.format, session.model or "model not recorded"]
+    names = [session.name, session.reader, session.format, session.model or "model not recorded"]
+    head = [" ".join(name.split()) for name in names]
     lines = [paint.bold("  ".join(head))]
     if not session.turns:
         return "\n".join([*lines, "  no model call in this session", *_notes(session)]) + "\n"

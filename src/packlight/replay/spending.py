@@ -149,7 +149,7 @@ def _content(content: Sequence[Filling], usd: float, width: int) -> list[str]:
     rows += [_filling(label_of(f), [f], whole) for f in shown]
     if rest:
         rows.append(_filling(f"{len(rest):,} more", rest, whole))
-    lines = [f"{_FILLED}, by its share in the price of every call that carried it"]
+    lines = [f"{_FILLED}, by its share in the price of each call"]
     if any(row[4] for row in rows[1:]):
         meaning = ["    superseded: carried on although the file was read again or written, or the output came again"]
     else:

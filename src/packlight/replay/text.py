@@ -16,7 +16,7 @@ def usd_text(usd: float) -> str:
 
 
 def share(ratio: float) -> str:
-    if ratio >= 0.1 or not ratio:
+    if ratio >= 0.0995 or not ratio:
         return f"{ratio:.0%}"
     return f"{ratio:.1%}" if ratio >= 0.0005 else "<0.1%"
 
@@ -41,6 +41,7 @@ def times(count: int) -> str:
 
 def table(rows: Sequence[Sequence[str]], *, left: int, indent: str = "") -> str:
     """Aligned columns: the first `left` of them to the left, the rest to the right."""
+    rows = [[" ".join(cell.split()) for cell in row] for row in rows]  # a name may hold anything
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
