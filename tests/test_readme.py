@@ -91,6 +91,12 @@ def test_figures_are_the_benchmarks(row, said):
     assert re.search(said.format(*at_200k), " ".join(README.split()))
 
 
+def test_report_is_the_one_that_the_docs_run():
+    """`tests/test_docs_cli.py` runs docs/replay.md."""
+    (shown,) = re.findall(r"\$ packlight replay session.jsonl\n.*?\n\.\.\.\n", README, re.DOTALL)
+    assert shown in (ROOT / "docs/replay.md").read_text() and shown.count("$") > 10
+
+
 def test_every_page_is_there():
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -15,7 +15,9 @@ try:
     from ..proxy import Settings, serve
     from ..proxy.server import new_token
 except ModuleNotFoundError as error:
-    raise PacklightError(f"the proxy needs an extra: pip install 'packlight[proxy]' ({error})") from error
+    raise PacklightError(
+        f"the proxy needs an extra: pip install 'packlight[proxy]', from a clone '.[proxy]' ({error})"
+    ) from error
 
 
 def run(args: argparse.Namespace) -> int:
