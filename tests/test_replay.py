@@ -327,6 +327,16 @@ def test_policy_is_told_in_the_figures_of_the_table() -> None:
     assert largest[0] == f"{round(max(found.without_tokens)):,}"
 
 
+def test_it_is_told_where_the_cache_is_simulated() -> None:
+    plain = whole()
+    told = replace(plain, money=replace(plain.money, is_recorded=True))
+    assert "(with a simulated cache)" in render_all([plain])
+    assert "(by the usage recorded)" in render_all([told])
+    assert "(2 sessions, 1 by the usage recorded, the rest with a simulated cache)" in render_all(
+        [plain, told], width=120
+    )
+
+
 def test_policy_that_does_nothing_is_one_line() -> None:
     text = render_session(whole(Idle))
     assert "policy default, window 1,000 tokens: nothing done" in text

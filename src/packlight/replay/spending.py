@@ -57,9 +57,9 @@ class Spending:
 
     def _head(self, money: Money) -> list[str]:
         many, told = len(self.sessions), sum(s.money.is_recorded for s in self.sessions)
-        source = "by the usage recorded" if told == many else "simulated: no cache reads recorded"
+        source = "by the usage recorded" if told == many else "with a simulated cache"
         if 0 < told < many:
-            source = f"{told:,} by the usage recorded, the rest simulated"
+            source = f"{told:,} by the usage recorded, the rest with a simulated cache"
         if many > 1:
             source = f"{many:,} sessions, {source}"
         billed = f"; billed {usd_text(money.billed_usd)}" if money.billed_usd is not None else ""
@@ -122,6 +122,7 @@ def _misses(found: Sequence[tuple[Replayed, Miss]], money: Money, *, is_many: bo
             lines.append(f"    {where} {miss.turn + 1:,}: {_told(miss)}")
     full = [m for _, m in found if m.is_full]
     if len(full) > 2:
+        lines += [] if broken else [""]
         cause, count = Counter(m.before for m in full).most_common(1)[0]
         lines.append(f"    {count:,} of {len(full):,} full misses, cold ones included, came right after {cause}")
     return lines
