@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from packlight.cli import _parser
 from packlight.replay.advice import advice_on
 from packlight.replay.columns import measures_of
 from packlight.replay.compare import Replayed, compared
@@ -44,15 +46,25 @@ def test_cheapest_policy_with_its_command() -> None:
     assert advice.usd == pytest.approx(row.without_usd - row.usd)
     assert advice.ratio == pytest.approx(1 - row.usd / row.without_usd)
     assert advice.what.startswith("policy thrifty: $")
-    assert advice.how == "packlight run codex --policy thrifty --window-tokens 50000"
+    assert advice.how == "packlight run --policy thrifty --window-tokens 50000 codex"
     text = render_all([found])
     assert text.index("what would have saved most") < text.index("what filled the windows")
     assert advice.how in text
 
 
+def test_commands_are_ones_that_the_command_line_takes() -> None:
+    """As they stand: what is meant for us comes before the agent's name."""
+    parser, _ = _parser()
+    for reader in ("codex", "claude-code", "pi"):
+        (advice,) = advice_on([saving(reader, window_tokens=50_000)])
+        args, rest = parser.parse_known_args(shlex.split(advice.how)[1:])
+        assert (args.policy, args.window_tokens, rest) == ("thrifty", 50_000, [])
+        assert reader == "pi" or args.command_line == [advice.how.split()[-1]]
+
+
 def test_each_agent_has_its_command_where_it_saves_most_first() -> None:
     (advice,) = advice_on([saving("pi", rounds=30), saving("claude-code")])
-    assert advice.how == "packlight run claude --policy thrifty, packlight proxy --policy thrifty"
+    assert advice.how == "packlight run --policy thrifty claude, packlight proxy --policy thrifty"
 
 
 def test_policy_with_a_fault_is_not_advised() -> None:

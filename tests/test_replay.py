@@ -359,6 +359,14 @@ def test_nothing_to_show() -> None:
     assert "where the input money went: $0.00" in render_all([found, found])
 
 
+def test_sessions_without_a_call_are_only_counted() -> None:
+    empty = whole(session=Session("empty", "claude-code", "anthropic", []))
+    text = render_all([whole(), empty, whole(), empty])
+    assert "2 sessions" in text and "empty" not in text and "not recorded" not in text
+    assert text.endswith("  without a model call: 2 of 4 sessions\n")
+    assert "where the input money went" in render_all([whole(), empty])
+
+
 def test_total_of_several_sessions() -> None:
     text = render_all([whole(), whole(Forgetful)])
     assert [line.split()[-2:] for line in text.splitlines() if "all of it can be had back" in line] == [["yes", "NO"]]

@@ -17,7 +17,8 @@ ADVISED = ("default", "thrifty")
 """What `packlight run` and `packlight proxy` take."""
 LEAST_RATIO = 0.03
 """Less than this share of the money is not worth a change."""
-_COMMANDS = {"claude-code": "packlight run claude", "codex": "packlight run codex"}
+_COMMANDS = {"claude-code": "packlight run{} claude", "codex": "packlight run{} codex"}
+"""With its options: behind the agent's name they would be the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ def _command(rows: Sequence[Row]) -> str:
     options = "" if result.policy == "default" else f" --policy {result.policy}"
     options += f" --window-tokens {result.window_tokens}" if result.window_tokens else ""
     saved = sorted(rows, key=lambda r: r.usd - r.without_usd)
-    commands = dict.fromkeys(_COMMANDS.get(r.result.reader, "packlight proxy") for r in saved)
-    return ", ".join(command + options for command in commands)
+    commands = dict.fromkeys(_COMMANDS.get(r.result.reader, "packlight proxy{}") for r in saved)
+    return ", ".join(command.format(options) for command in commands)
 
 
 def _uncached(sessions: Sequence[Replayed]) -> list[Advice]:

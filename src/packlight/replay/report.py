@@ -101,6 +101,10 @@ def render_all(sessions: Sequence[Replayed], *, color: bool = False, width: int 
     """Everything: the money first, then the policies; of several sessions the total, and each in one line."""
     if len(sessions) == 1:
         return render_session(sessions[0], color=color, width=width)
+    called = [s for s in sessions if s.turns]
+    if called and len(called) < len(sessions):
+        text = render_all(called, color=color, width=width, details=details)
+        return f"{text}\n  without a model call: {len(sessions) - len(called):,} of {len(sessions):,} sessions\n"
     paint = Paint(color)
     lines = [
         Spending(sessions).render(color=color, width=width),
