@@ -12,7 +12,7 @@ import pytest
 
 from packlight.replay.compare import Replayed, compared
 from packlight.replay.html import page, page_data
-from packlight.replay.report import as_json
+from packlight.replay.report import as_json, render_all
 from packlight.replay.session import Session
 from test_money import STEADY, session_of, usage
 from test_replay import ClearingEngine, Idle
@@ -108,6 +108,17 @@ def test_total_is_of_all_sessions() -> None:
     assert len(data["total"]["money"]["misses"]) == 2
     assert [r["policy"] for r in data["total"]["rows"]] == data["policies"] == ["none", "default"]
     assert all(len(r["cells"]) == len(data["columns"]) for r in data["total"]["rows"])
+
+
+def test_advice_and_policies_are_those_of_the_report() -> None:
+    found = replayed()
+    data = read([found, found])[2]
+    text = " ".join(render_all([found, found], width=200).split())
+    for told in (*data["total"]["advice"], *read([found])[2]["sessions"][0]["advice"]):
+        assert told["usd"] > 0 and told["how"] in text
+    assert [a["what"].split(":")[0] for a in data["total"]["advice"]] == ["broken prefixes"]
+    for label, *cells in zip(data["columns"], *(r["cells"] for r in data["total"]["rows"]), strict=True):
+        assert f"{label} {' '.join(cells)}" in text
 
 
 def test_no_text_unasked() -> None:
