@@ -330,10 +330,10 @@ def test_policy_is_told_in_the_figures_of_the_table() -> None:
 def test_it_is_told_where_the_cache_is_simulated() -> None:
     plain = whole()
     told = replace(plain, money=replace(plain.money, is_recorded=True))
-    assert "(with a simulated cache)" in render_all([plain])
-    assert "(by the usage recorded)" in render_all([told])
-    assert "(2 sessions, 1 by the usage recorded, the rest with a simulated cache)" in render_all(
-        [plain, told], width=120
+    assert "(with a simulated cache, at API prices)" in render_all([plain])
+    assert "(by the usage recorded, at API prices)" in render_all([told])
+    assert "(2 sessions, 1 by the usage recorded, the rest with a simulated cache, at API prices)" in render_all(
+        [plain, told], width=200
     )
 
 

@@ -63,7 +63,8 @@ class Spending:
         if many > 1:
             source = f"{many:,} sessions, {source}"
         billed = f"; billed {usd_text(money.billed_usd)}" if money.billed_usd is not None else ""
-        lines = [f"{_HEAD}: {usd_text(money.total_usd)} ({source}{billed})"]
+        prices = ", at API prices" if any(s.money.is_priced for s in self.sessions) else ""
+        lines = [f"{_HEAD}: {usd_text(money.total_usd)} ({source}{prices}{billed})"]
         unknown = sorted({s.model or "a model not recorded" for s in self.sessions if not s.money.is_priced})
         if unknown:
             lines.append(
