@@ -20,7 +20,7 @@ from packlight.replay.readers import read_sessions
 from packlight.replay.report import as_json, render, render_all, render_session
 from packlight.replay.run import SessionResult, replay
 from packlight.replay.session import Segment, Session, Turn
-from packlight.replay.text import share, usd_text, use_color
+from packlight.replay.text import cut, share, usd_text, use_color
 from packlight.replay.walk import Call
 from packlight.types import Edit
 
@@ -304,7 +304,7 @@ def test_report_keeps_to_the_width_and_cuts_no_figure(width: int) -> None:
     for text in (render_all([long, long], width=width, details=True), render_session(long, width=width)):
         assert max(map(len, text.splitlines())) <= width
         assert "$" in text.split("where the input money went: ")[1][:1]
-        assert not [line for line in text.splitlines() if "…" in line and not re.match(r" +a-session\S*…  ", line)]
+        assert not [line for line in text.splitlines() if "…" in line and not re.match(r" +a-s\S*…\S*-  ", line)]
 
 
 def test_policies_that_do_not_fit_beside_each_other_stand_below() -> None:
@@ -433,6 +433,11 @@ class Terminal(io.StringIO):
 
 def test_a_price_is_never_shown_as_nothing() -> None:
     assert [usd_text(u) for u in (0.0, 0.00001, 0.0051, 12.5)] == ["$0.00", "<$0.0001", "$0.0051", "$12.50"]
+
+
+def test_what_is_cut_keeps_both_ends() -> None:
+    assert cut("opencode-opus46.concat#ses_3b12bf", 20) == "opencode-o…es_3b12bf"
+    assert [cut("0123456789", n) for n in (10, 9, 2, 1)] == ["0123456789", "0123…6789", "0…", "…"]
 
 
 def test_shares_have_two_digits() -> None:

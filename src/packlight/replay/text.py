@@ -82,7 +82,11 @@ def _folded(line: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Without its middle, where it is too long: names differ at their ends."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
 
 
 def use_color(stream: TextIO) -> bool:
