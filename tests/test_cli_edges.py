@@ -301,8 +301,19 @@ def test_progress_is_one_line_of_a_terminal_that_can_write_over_it(term, columns
 
 def test_one_of_many_processes_shows_no_progress(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(streams, "_progress", True)
+    monkeypatch.setattr(streams, "_progress", streams._Progress())
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     streams.no_progress()
     streams.progress("call 10 of 20", True)
     assert terminal.getvalue() == ""
+
+
+def test_word_to_a_person_begins_on_a_line_of_its_own(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(streams, "_progress", streams._Progress())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    streams.say("first")
+    streams.progress("1 of 9 files", True)
+    streams.say("second")
+    streams.say("third")
+    assert terminal.getvalue() == "first\n\r\x1b[K1 of 9 files\r\x1b[Ksecond\nthird\n"

@@ -41,8 +41,20 @@ def needs_folder(path: str) -> None:
         raise InvalidRequest(f"{path}: there is no store")
 
 
+class _Progress:
+    """The line of the terminal that is written over."""
+
+    wanted = True
+    shown = False
+
+
+_progress = _Progress()
+
+
 def say(text: str) -> None:
-    """Text for a person, to standard error."""
+    """Text for a person, to standard error; a line of progress makes room for it."""
+    if _progress.shown:
+        progress("", True)
     _put(sys.stderr, text)
 
 
@@ -124,18 +136,21 @@ def _write_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-_progress = True
-
-
 def no_progress() -> None:
     """From now on this process leaves the terminal's line to another one."""
-    global _progress
-    _progress = False
+    _progress.wanted = False
 
 
 def progress(text: str, wanted: bool) -> None:
     """One line that is written over, on a terminal that can do so."""
-    if wanted and _progress and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+    if (
+        wanted
+        and _progress.wanted
+        and sys.stderr is not None
+        and sys.stderr.isatty()
+        and os.environ.get("TERM") != "dumb"
+    ):
         columns = shutil.get_terminal_size().columns  # a longer one would fold, and its beginning stay
         sys.stderr.write(f"\r\x1b[K{one_line(text)[: columns - 1]}")
         sys.stderr.flush()
+        _progress.shown = bool(text)
