@@ -18,6 +18,7 @@ from packlight import compact, validate
 from packlight.errors import InvalidRequest
 from packlight.replay.readers import find_files, read_sessions
 from packlight.replay.session import Notes, Session
+from packlight.tokens.usage import input_tokens
 from reader_helpers import META, SESSIONS, assert_sound, lines, one, said
 
 STREAM = (SESSIONS / "claude-stream.jsonl").read_bytes()
@@ -143,3 +144,24 @@ def test_folder_of_strange_things(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "notes.md").write_text("x")
     assert find_files(tmp_path) == [good]
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e308, -5, True, [], "9" * 400])
+def test_times_and_counts_of_any_size(value: Any) -> None:
+    """A number that is none of a time or of tokens is left out, whichever reader meets it."""
+    spoken = {"role": "assistant", "content": [{"type": "text", "text": "x"}], "usage": {"input": value}}
+    pi = lines(
+        {"type": "session", "id": "s", "cwd": "/"},
+        {"type": "message", "message": {"role": "user", "content": "go"}},
+        {"type": "message", "timestamp": value, "message": spoken},
+    )
+    log = {"role": "assistant", "id": "m", "content": "x", "usage": {"input_tokens": value}}
+    claude = lines(
+        {"type": "user", "message": {"role": "user", "content": "go"}},
+        {"type": "attachment", "attachment": {"type": "task_reminder", "content": value}},
+        {"type": "assistant", "timestamp": value, "message": log},
+    )
+    for source in (pi, claude):
+        (turn,) = one(source).segments[0].turns
+        assert turn.seconds is None
+        assert (input_tokens(turn.usage) or 0) >= 0

@@ -184,6 +184,23 @@ def test_cleared_results_start_a_window() -> None:
     assert after.compaction == RecordedCompaction("microcompaction", preserved_messages=5, tokens_before=9)
 
 
+def test_each_clearing_costs_what_it_clears() -> None:
+    """What did not change between two windows is the same object in both."""
+    log = Log()
+    log.user("go")
+    for i in range(300):
+        log.says(f"m{i}", call(f"c{i}"))
+        log.result(f"c{i}", f"out {i}")
+        if i % 3 == 2:
+            ids = {"compactedToolIds": [f"c{i - 2}"]}
+            log.add("system", subtype="microcompact_boundary", microcompactMetadata=ids)
+    log.says("end", text("done"))
+    segments = log.read().segments
+    assert len(segments) == 101
+    assert [m["content"][0].get("content") for m in segments[-1].messages[2:8:2]] == [CLEARED, "out 1", "out 2"]
+    assert len({id(m) for s in segments for m in s.messages}) < 1_100
+
+
 def test_abandoned_branch_is_dropped() -> None:
     log = Log()
     start = log.user("go")

@@ -7,7 +7,9 @@ from typing import Any
 from ...errors import InvalidRequest
 from ...formats import FORMATS
 from ...types import Json
-from ..session import Notes, Segment, Session, Turn, seconds_of
+from ..session import Notes, Segment, Session, Turn
+from .sessions import session_of
+from .values import first_text, mapping, seconds
 
 VERSION = 1
 Record = dict[str, Any]
@@ -38,20 +40,10 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
         if kind == "usage" and messages:
             usage = record.get("usage")
             counted = isinstance(usage, dict) and not record.get("packed")
-            turns.append(Turn(len(messages), usage if counted else None, seconds_of(record.get("seconds"))))
+            turns.append(Turn(len(messages), usage if counted else None, seconds(record.get("seconds"))))
         elif kind == "message" and isinstance(record.get("message"), dict):
             messages.append(record["message"])
         elif kind != "usage":
             notes.add("unknown record left out")
-    head, model = about.get("head"), about.get("model")
-    return [
-        Session(
-            name=name or str(about.get("id") or "session"),
-            reader="agent",
-            format=about["format"],
-            segments=[Segment(messages, turns)],
-            model=model if isinstance(model, str) else None,
-            head=dict(head) if isinstance(head, dict) else {},
-            notes=notes.lines(),
-        )
-    ]
+    head, model, names = mapping(about.get("head")), first_text(about.get("model")), (name, about.get("id"))
+    return [session_of("agent", about["format"], [Segment(messages, turns)], notes, *names, model=model, head=head)]

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .chat_log import Call, ChatLog, Round, as_text, call_of, clean_content, entries, first_text, usage_of
-from .values import mapping, mappings, string
+from ..session import Notes, RecordedCompaction, Session, Turn
+from .chat_log import Call, ChatLog, Round, call_of, clean_content, usage_of
+from .sessions import Windows, runs_of, session_of
+from .values import as_text, first_text, mapping, mappings, seconds, string
 
 Step = dict[str, Any]
 
@@ -27,7 +28,7 @@ def recognise(records: list[Step]) -> bool:
 
 def read(records: list[Step], *, name: str, notes: Notes) -> list[Session]:
     """One session for each trajectory, and one for each trajectory of a sub-agent inside it."""
-    found = entries(records, _is_trajectory, name=name, notes=notes)
+    found = runs_of(records, _is_trajectory, name=name, notes=notes)
     return [session for record, named, own in found for session in _with_sub_agents(record, named, own)]
 
 
@@ -49,58 +50,36 @@ def _session(record: Step, name: str, notes: Notes) -> Session:
     reader = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps))
     for step in steps:
         reader.take(step)
-    reader.finish()
+    reader.end()
     notes.add("further part of the session in another file", bool(record.get("continued_trajectory_ref")))
     if record.get("final_metrics") and not any(t.usage for s in reader.segments for t in s.turns):
         notes.add("usage that stands in the file as a total only")
-    tools = mappings(agent.get("tool_definitions"))
-    return Session(
-        name=name,
-        reader="atif",
-        format="chat",
-        segments=reader.segments,
-        model=next((t.model for s in reader.segments for t in s.turns if t.model), model),
-        head={"tools": tools} if tools else {},
-        notes=notes.lines(),
-    )
+    head = {"tools": mappings(agent.get("tool_definitions")) or None}
+    return session_of("atif", "chat", reader.segments, notes, name, model=model, head=head)
 
 
-class _Reader:
-    """Walks the steps once; holds the window as it stands."""
+class _Reader(Windows[ChatLog]):
+    """Walks the steps once."""
 
     def __init__(self, notes: Notes, model: str | None, *, metrics_end_a_response: bool) -> None:
-        self.segments: list[Segment] = []
-        self._notes = notes
+        super().__init__(ChatLog, notes)
         self._model = model
         self._metrics_end_a_response = metrics_end_a_response
-        self._log = ChatLog(notes)
         self._last: tuple[Round, Json] | None = None
         """The response being read, and its metrics; None when the next step begins a new one."""
-        self._began: RecordedCompaction | None = None
 
     def take(self, step: Step) -> None:
         source = step.get("source")
         if mapping(step.get("extra")).get("is_sidechain"):
-            self._notes.add("step of a sub-agent left out")
+            self.notes.add("step of a sub-agent left out")
         elif source == "agent":
             self._agent(step)
         elif _is_handoff(step):
-            self._new_window()
+            self.begin(RecordedCompaction("compaction"))  # the next step has what the new window begins with
+            self._last = None
         else:
             self._last = None
-            self._log.say("system" if source == "system" else "user", _content(step.get("message"), self._notes))
-
-    def finish(self) -> None:
-        segment = self._log.segment()
-        if segment:
-            segment.compaction = self._began
-            self.segments.append(segment)
-
-    def _new_window(self) -> None:
-        """The next step has what the new window begins with."""
-        self.finish()
-        self._log, self._last = ChatLog(self._notes), None
-        self._began = RecordedCompaction("compaction")
+            self.window.say("system" if source == "system" else "user", _content(step.get("message"), self.notes))
 
     def _agent(self, step: Step) -> None:
         calls = [
@@ -108,7 +87,7 @@ class _Reader:
             for c in mappings(step.get("tool_calls"))
         ]
         results = mappings(mapping(step.get("observation")).get("results"))
-        content = _content(step.get("message"), self._notes)
+        content = _content(step.get("message"), self.notes)
         if calls and results and not _joins(calls, results):  # a protocol of text, whose commands the writer took out
             content = [*_as_parts(content), {"type": "text", "text": as_text([c.data["function"] for c in calls])}]
             calls = []
@@ -122,11 +101,11 @@ class _Reader:
         content = "" if calls and _is_made_up(content) else content
         entry = self._same_response(metrics)
         if entry:
-            self._log.more_calls(entry, calls)
+            self.window.more_calls(entry, calls)
             entry.answer["content"] = clean_content(_joined(entry.answer["content"], content))
         else:
-            turn = Turn(0, None, seconds_of(step.get("timestamp")), first_text(step.get("model_name"), self._model))
-            entry = self._log.answer(content, calls, turn=turn, reasoning=reasoning)
+            turn = Turn(0, None, seconds(step.get("timestamp")), first_text(step.get("model_name"), self._model))
+            entry = self.window.answer(content, calls, turn=turn, reasoning=reasoning)
             if step.get("is_copied_context"):  # from the trajectory before: this one did not call for it
                 entry.turn = None
         if entry.turn and usage:
@@ -141,16 +120,16 @@ class _Reader:
         if self._metrics_end_a_response:
             goes_on = not before
         else:
-            goes_on = self._log.model_spoke_last or (bool(before) and metrics == before)
+            goes_on = self.window.model_spoke_last or (bool(before) and metrics == before)
         return entry if goes_on else None
 
     def _result(self, result: Step, calls: list[Call], place: int) -> None:
-        content = _content(result.get("content"), self._notes)
+        content = _content(result.get("content"), self.notes)
         if not calls:
-            self._log.say("user", content)
+            self.window.say("user", content)
             return
         call_id = result.get("source_call_id")
-        self._log.result(calls[place].id if call_id is None and place < len(calls) else call_id, content)
+        self.window.result(calls[place].id if call_id is None and place < len(calls) else call_id, content)
 
 
 def _is_trajectory(record: Step) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...types import Json
+from .values import mappings
 
 _WITHOUT_TEXT = frozenset({"hook_system_message", "command_permissions", "auto_mode", "hook_non_blocking_error"})
 """Shown to the user, or settings of the client: the model does not see them."""
@@ -82,8 +83,8 @@ def _listing(title: str, *keys: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _tasks(a: Mapping[str, Any]) -> str:
-    items = a.get("content")
-    rows = [f"- [{t.get('status')}] {t.get('subject') or t.get('content')}" for t in items or () if isinstance(t, dict)]
+    tasks = mappings(a.get("content"))
+    rows = [f"- [{t.get('status')}] {t.get('subject') or t.get('content')}" for t in tasks]
     return "\n".join(["The task tools haven't been used recently. Use them if they help; else ignore this.", *rows])
 
 

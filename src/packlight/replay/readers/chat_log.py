@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import jsonio
 from ...types import Json
 from ..session import Notes, Segment, Turn
-from .values import count, mapping, mappings, number
+from .values import as_text, count, mapping, mappings, number
 
 Message = dict[str, Any]
 
@@ -153,10 +152,6 @@ def _is_part(value: Json) -> bool:
     return value["type"] != "text" or isinstance(value.get("text"), str)
 
 
-def as_text(value: Json) -> str:
-    return jsonio.dump(value).decode("utf-8")
-
-
 def usage_of(prompt: Json, output: Json, *, cached: Json = 0, written: Json = 0) -> Mapping[str, Json] | None:
     """A usage in the form of Chat Completions. None when it says nothing.
 
@@ -173,20 +168,3 @@ def usage_of(prompt: Json, output: Json, *, cached: Json = 0, written: Json = 0)
         "completion_tokens": count(output),
         "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": stored},
     }
-
-
-def first_text(*values: Json) -> str | None:
-    """The first of them that is a text, and not empty."""
-    return next((v for v in values if isinstance(v, str) and v), None)
-
-
-def entries(
-    records: list[dict[str, Any]], is_entry: Callable[[dict[str, Any]], Any], *, name: str, notes: Notes
-) -> list[tuple[dict[str, Any], str, Notes]]:
-    """The runs that a file holds, each with the name and the notes of its session; what is said of the file stands
-    with the first one."""
-    found = [r for r in records if is_entry(r)]
-    notes.add("record of unknown kind skipped", len(records) - len(found))
-    return [
-        (record, name if len(found) == 1 else f"{name}#{i}", Notes() if i else notes) for i, record in enumerate(found)
-    ]

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from ..session import Notes, RecordedCompaction, Session, Turn
 from .attachments import text_of
-from .claude_window import Window, clean_blocks
+from .claude_window import BlockWindows, clean_blocks
 from .lines import kind_of
-from .values import count, mapping
+from .sessions import session_of
+from .values import count, first_text, mapping, seconds
 
 Record = dict[str, Any]
 
@@ -64,28 +65,15 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     records = _main_chain(_once(records, notes), notes)
     for record in _without_abandoned(records, notes):
         reader.take(record)
-    reader.finish()
-    models = [t.model for s in reader.segments for t in s.turns if t.model]
-    return [
-        Session(
-            name=name or _session_id(records),
-            reader="claude-code",
-            format="anthropic",
-            segments=reader.segments,
-            model=models[0] if models else None,
-            notes=notes.lines(),
-        )
-    ]
+    reader.end()
+    return [session_of("claude-code", "anthropic", reader.segments, notes, name, _session_id(records))]
 
 
-class _Reader:
-    """Walks the records once; holds the window as it stands."""
+class _Reader(BlockWindows):
+    """Walks the records once."""
 
     def __init__(self, notes: Notes) -> None:
-        self.segments: list[Segment] = []
-        self._notes = notes
-        self._window = Window(notes)
-        self._begun_by: RecordedCompaction | None = None
+        super().__init__(notes)
         self._seen: dict[str, Record] = {}
         self._preserved: list[str] = []
         self._prompt_due = False
@@ -104,31 +92,22 @@ class _Reader:
         elif kind == "system":
             self._system(record)
         elif kind not in _BOOKKEEPING:
-            self._notes.add(f"record of unknown type {kind!r} skipped")
-
-    def finish(self) -> bool:
-        """Close the window; True when a model call belongs to it."""
-        segment = self._window.segment()
-        if segment:
-            segment.compaction = self._begun_by
-            self.segments.append(segment)
-        return segment is not None
+            self.notes.add(f"record of unknown type {kind!r} skipped")
 
     def _assistant(self, record: Record, *, live: bool) -> None:
         message = record.get("message")
         if not isinstance(message, dict):
             return
         if message.get("model") == _SYNTHETIC or record.get("isApiErrorMessage"):
-            self._notes.add("message made by the client, not by the model, left out")
+            self.notes.add("message made by the client, not by the model, left out")
             return
-        if self._prompt_due and self._window.waits_for_user:
-            self._window.missing_prompt()
+        if self._prompt_due and self.window.waits_for_user:
+            self.window.missing_prompt()
         self._prompt_due = False
-        message_id = str(message.get("id") or record.get("uuid") or len(self._window.rounds))
-        entry, is_new = self._window.assistant(message_id, clean_blocks(message.get("content")))
+        message_id = str(message.get("id") or record.get("uuid") or len(self.window.rounds))
+        entry, is_new = self.window.assistant(message_id, clean_blocks(message.get("content")))
         if is_new and live:
-            model = message.get("model")
-            entry.turn = Turn(0, None, seconds_of(record.get("timestamp")), model if isinstance(model, str) else None)
+            entry.turn = Turn(0, None, seconds(record.get("timestamp")), first_text(message.get("model")))
         if entry.turn and isinstance(message.get("usage"), dict):
             entry.turn.usage = message["usage"]  # the last record of a response has the final figures
 
@@ -136,13 +115,13 @@ class _Reader:
         message = record.get("message")
         blocks = clean_blocks(message.get("content")) if isinstance(message, dict) else []
         if self._is_summary(record, blocks):
-            if not self._window.is_empty:
+            if not self.window.is_empty:
                 self._new_window()  # 1.0.x logs no boundary
             summary = "\n".join(str(b["text"]) for b in blocks if "text" in b)
-            self._begun_by = replace(self._begun_by or RecordedCompaction("compaction"), summary=summary)
+            self.begun_by = replace(self.begun_by or RecordedCompaction("compaction"), summary=summary)
         if any(b.get("type") != "tool_result" for b in blocks):
             self._prompt_due = False
-        self._window.user(blocks)
+        self.window.user(blocks)
         if self._preserved:
             self._keep_preserved()
 
@@ -155,9 +134,9 @@ class _Reader:
         text = text_of(attachment) if isinstance(attachment, dict) else None
         if text is None:
             kind = attachment.get("type") if isinstance(attachment, dict) else None
-            self._notes.add(f"attachment of unknown kind {kind!r} left out")
+            self.notes.add(f"attachment of unknown kind {kind!r} left out")
         elif text.strip():
-            self._window.text(text)
+            self.window.text(text)
 
     def _system(self, record: Record) -> None:
         subtype = _subtype(record)
@@ -167,38 +146,30 @@ class _Reader:
             self._new_window(count(metadata.get("preTokens", metadata.get("pre_tokens"))) or None)
             self._preserved = _preserved_ids(metadata)
         elif subtype == "microcompact_boundary":
-            self._clear(record.get("microcompactMetadata"))
+            metadata = mapping(record.get("microcompactMetadata"))
+            ids = metadata.get("compactedToolIds")
+            if isinstance(ids, list):
+                self.clear([i for i in ids if isinstance(i, str)], count(metadata.get("preTokens")) or None)
         elif subtype == "init":
             self._prompt_due = True
 
     def _new_window(self, tokens_before: int | None = None) -> None:
-        self.finish()
-        self._window = Window(self._notes)
-        self._begun_by = RecordedCompaction("compaction", tokens_before=tokens_before)
+        self.begin(RecordedCompaction("compaction", tokens_before=tokens_before))
         self._prompt_due = False
-
-    def _clear(self, metadata: Any) -> None:
-        ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
-        window = self._window.cleared([i for i in ids if isinstance(i, str)]) if isinstance(ids, list) else None
-        if window:
-            if self.finish():
-                tokens = count(metadata.get("preTokens")) or None
-                self._begun_by = RecordedCompaction("microcompaction", "", window.messages, tokens)
-            self._window = window
 
     def _keep_preserved(self) -> None:
         """Messages that a compaction kept stand behind its summary; the file does not repeat them."""
         ids, self._preserved = self._preserved, []
         kept = [self._seen[i] for i in ids if i in self._seen]
-        self._notes.add("message kept over a compaction, but not in the file", len(ids) - len(kept))
-        if self._begun_by:
-            self._begun_by = replace(self._begun_by, preserved_messages=len(kept))
+        self.notes.add("message kept over a compaction, but not in the file", len(ids) - len(kept))
+        if self.begun_by:
+            self.begun_by = replace(self.begun_by, preserved_messages=len(kept))
         for record in kept:
             message = record.get("message")
             if kind_of(record) == "assistant":
                 self._assistant(record, live=False)
             elif kind_of(record) == "user" and isinstance(message, dict):
-                self._window.user(clean_blocks(message.get("content")))
+                self.window.user(clean_blocks(message.get("content")))
 
 
 def _session_id(records: list[Record]) -> str:

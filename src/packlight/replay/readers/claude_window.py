@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, Segment, Turn
+from ..session import Notes, RecordedCompaction, Segment, Turn
+from .sessions import Windows
 
 CLEARED = "[Old tool result content cleared]"
 """What Claude Code leaves in the place of a result that it cleared."""
@@ -25,13 +26,16 @@ class Round:
     texts: list[Block] = field(default_factory=list)
     turn: Turn | None = None
     """None when the message came into the window with a compaction: no model call of this segment."""
-
-    def copy(self) -> Round:
-        return Round(self.id, list(self.assistant), list(self.results), list(self.texts))
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """What it was in the last segment, and the state that it was in then."""
+    state: tuple[bool, int, int, int] | None = None
 
 
 class Window:
-    """What the model sees now."""
+    """What the model sees now.
+
+    Anthropic's own form. It serves agents of other providers as well: `chat_form` makes Chat Completions of it.
+    """
 
     def __init__(self, notes: Notes) -> None:
         self.rounds: list[Round] = [Round()]
@@ -51,7 +55,8 @@ class Window:
         return not (last.results or last.texts)
 
     @property
-    def messages(self) -> int:
+    def length(self) -> int:
+        """How many messages it has."""
         return sum(bool(r.assistant) + bool(r.results or r.texts) for r in self.rounds)
 
     def assistant(self, message_id: str, blocks: list[Block]) -> tuple[Round, bool]:
@@ -98,19 +103,18 @@ class Window:
     def text(self, text: str) -> None:
         self.rounds[-1].texts.append({"type": "text", "text": text})
 
-    def cleared(self, call_ids: list[str]) -> Window | None:
-        """The window with these results cleared; None when it holds none of them."""
-        wanted = self._answered.intersection(call_ids)
-        if not wanted:
-            return None
-        new = Window(self._notes)
-        new.rounds = [r.copy() for r in self.rounds]
-        for entry in new.rounds:
-            entry.results = [_cleared(b) if b.get("tool_use_id") in wanted else b for b in entry.results]
-        new._by_id = {r.id: r for r in new.rounds if r.id}
-        new._by_call = {b["id"]: r for r in new.rounds for b in r.assistant if b.get("type") == "tool_use"}
-        new._answered = set(self._answered)
-        return new
+    def holds(self, call_ids: list[str]) -> bool:
+        """Whether the result of any of these calls stands in it."""
+        return not self._answered.isdisjoint(call_ids)
+
+    def clear(self, call_ids: list[str]) -> None:
+        """These results are not sent any more. The calls so far belong to the segment that ended with it."""
+        for entry in self.rounds:
+            entry.turn = None
+        for call_id in self._answered.intersection(call_ids):
+            entry = self._by_call[call_id]
+            entry.results = [{**b, "content": CLEARED} if b.get("tool_use_id") == call_id else b for b in entry.results]
+            entry.state = None
 
     def segment(self) -> Segment | None:
         """What stands in the window as messages; None when no model call belongs to it."""
@@ -119,20 +123,25 @@ class Window:
         messages: list[dict[str, Any]] = []
         turns: list[Turn] = []
         for entry in self.rounds:
-            blocks = self._whole(entry)
             if entry.turn:
                 entry.turn.end = len(messages)
                 turns.append(entry.turn)
-            if blocks:
-                messages.append({"role": "assistant", "content": blocks})
-            if entry.results or entry.texts:
-                messages.append({"role": "user", "content": [*entry.results, *entry.texts]})
+            messages += self._messages(entry)
         return Segment(messages, turns)
+
+    def _messages(self, entry: Round) -> list[dict[str, Any]]:
+        """Those of a round; while nothing in it changes, the same objects in every segment."""
+        state = entry is self.rounds[-1], len(entry.assistant), len(entry.results), len(entry.texts)
+        if entry.state != state:
+            blocks, said = self._whole(entry), [*entry.results, *entry.texts]
+            spoken = [{"role": "assistant", "content": blocks}] if blocks else []
+            entry.state, entry.messages = state, [*spoken, *([{"role": "user", "content": said}] if said else [])]
+        return entry.messages
 
     def _whole(self, entry: Round) -> list[Block]:
         """The assistant's blocks, without calls that were never answered though the file goes on."""
         if entry is self.rounds[-1]:
-            return entry.assistant
+            return list(entry.assistant)
         blocks = [b for b in entry.assistant if b.get("type") != "tool_use" or b["id"] in self._answered]
         self._notes.add("call without a result left out", len(entry.assistant) - len(blocks))
         if any(b.get("type") not in ("thinking", "redacted_thinking") for b in blocks):
@@ -165,5 +174,16 @@ def _clean_result(block: Block) -> Block:
     return block if len(kept) == len(content) else {**block, "content": kept}
 
 
-def _cleared(block: Block) -> Block:
-    return {**block, "content": CLEARED}
+class BlockWindows(Windows[Window]):
+    """Windows made of blocks; a client may also clear results in one."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(Window, notes)
+
+    def clear(self, call_ids: list[str], tokens_before: int | None = None) -> None:
+        """A new window with these results cleared; the same one goes on where it holds none of them."""
+        if not self.window.holds(call_ids):
+            return
+        if self.end():
+            self.begun_by = RecordedCompaction("microcompaction", "", self.window.length, tokens_before)
+        self.window.clear(call_ids)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import as_text, entries, first_text
+from ..session import Notes, Session, Turn
 from .claude_window import Window, clean_blocks
-from .values import anthropic_usage, count, mapping, mappings
+from .sessions import runs_of, session_of
+from .values import anthropic_usage, as_text, count, first_text, mapping, mappings, seconds
 
 Record = dict[str, Any]
 
@@ -25,7 +25,7 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each record; a file has one."""
-    return [_session(*entry) for entry in entries(records, _is_session, name=name, notes=notes)]
+    return [_session(*entry) for entry in runs_of(records, _is_session, name=name, notes=notes)]
 
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
@@ -37,17 +37,8 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
             continue
         entry, is_new = window.assistant(str(message.get("id") or index), blocks)
         entry.turn = _turn(message) if is_new else entry.turn
-    segment = window.segment()
-    system = first_text(record.get("system_prompt"))
-    return Session(
-        name=name or first_text(record.get("sessionId")) or "session",
-        reader="cline",
-        format="anthropic",
-        segments=[segment] if segment else [],
-        model=next((t.model for t in segment.turns if t.model), None) if segment else None,
-        head={"system": system} if system else {},
-        notes=notes.lines(),
-    )
+    head = {"system": first_text(record.get("system_prompt"))}
+    return session_of("cline", "anthropic", [window.segment()], notes, name, record.get("sessionId"), head=head)
 
 
 def _is_session(record: Record) -> bool:
@@ -55,7 +46,7 @@ def _is_session(record: Record) -> bool:
 
 
 def _turn(message: Record) -> Turn:
-    stamp, model = seconds_of(message.get("ts")), first_text(mapping(message.get("modelInfo")).get("id"))
+    stamp, model = seconds(message.get("ts")), first_text(mapping(message.get("modelInfo")).get("id"))
     return Turn(0, _usage(message.get("metrics")), stamp / 1000 if stamp is not None else None, model)
 
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .lines import kind_of
-from .values import string
+from .sessions import session_of
+from .values import first_text, seconds, string
 
 Record = dict[str, Any]
 Item = dict[str, Any]
@@ -56,18 +57,9 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     for record in records:
         reader.take(record)
     reader.finish()
-    models = [t.model for s in reader.segments for t in s.turns if t.model]
-    return [
-        Session(
-            name=name or reader.session_id or "session",
-            reader="codex",
-            format="responses",
-            segments=reader.segments,
-            model=models[0] if models else reader.model,
-            head={"instructions": reader.instructions} if reader.instructions else {},
-            notes=notes.lines(),
-        )
-    ]
+    head = {"instructions": reader.instructions}
+    names = name, reader.session_id
+    return [session_of("codex", "responses", reader.segments, notes, *names, model=reader.model, head=head)]
 
 
 class _Reader:
@@ -101,7 +93,7 @@ class _Reader:
         elif kind == "compacted":
             self._compacted(payload)
         elif kind == "turn_context":
-            self.model = payload["model"] if isinstance(payload.get("model"), str) else self.model
+            self.model = first_text(payload.get("model")) or self.model
         elif kind == "session_meta" or (not kind and "instructions" in payload):
             self._meta(payload)
         elif kind not in _BOOKKEEPING and "record_type" not in record:
@@ -120,8 +112,7 @@ class _Reader:
             return  # a resumed or forked session repeats it: the first one counts
         self.session_id = str(payload.get("id"))
         base = payload.get("base_instructions")
-        text = base.get("text") if isinstance(base, dict) else payload.get("instructions")
-        self.instructions = text if isinstance(text, str) and text else None
+        self.instructions = first_text(base.get("text") if isinstance(base, dict) else payload.get("instructions"))
 
     def _item(self, payload: Item, timestamp: Json) -> None:
         if kind_of(payload) in _NOT_SENT:
@@ -141,7 +132,7 @@ class _Reader:
             self._items.append(item)
 
     def _begin(self, timestamp: Json) -> None:
-        self._open = Turn(len(self._items), None, seconds_of(timestamp), self.model)
+        self._open = Turn(len(self._items), None, seconds(timestamp), self.model)
         self._behind = False
         if self._usage_place == "before":
             self._open.usage, self._usage = self._usage, None

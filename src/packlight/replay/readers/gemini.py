@@ -14,7 +14,8 @@ from ...types import Json
 from ..session import Notes, Segment, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window, clean_blocks
-from .values import mapping, mappings, string
+from .sessions import session_of
+from .values import first_text, mapping, mappings, string
 
 Record = dict[str, Any]
 
@@ -37,18 +38,9 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     for content in _contents(records):
         reader.take(content)
     segment = reader.finish()
-    model = body.get("model")
-    return [
-        Session(
-            name=name or string(body.get("scenarioId")) or "session",
-            reader="gemini",
-            format="chat",
-            segments=in_chat_form([segment] if segment else [], _system(body)),
-            model=model if isinstance(model, str) else None,
-            head=_tools(body),
-            notes=notes.lines(),
-        )
-    ]
+    segments = in_chat_form([segment] if segment else [], _system(body))
+    names, model = (name, body.get("scenarioId")), first_text(body.get("model"))
+    return [session_of("gemini", "chat", segments, notes, *names, model=model, head=_head(body))]
 
 
 def said(content: Json, notes: Notes) -> list[Block]:
@@ -147,11 +139,11 @@ def _system(body: Record) -> str:
     return "\n\n".join(b["text"] for b in said(mapping(instruction).get("parts", instruction), Notes()) if "text" in b)
 
 
-def _tools(body: Record) -> Record:
+def _head(body: Record) -> Record:
     """The functions that were declared, as Chat Completions names them."""
     declared = [
         {k: v for k, v in f.items() if k in ("name", "description", "parameters")}
         for tool in mappings(body.get("tools"))
         for f in mappings(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
-    return {"tools": [{"type": "function", "function": f} for f in declared]} if declared else {}
+    return {"tools": [{"type": "function", "function": f} for f in declared] or None}

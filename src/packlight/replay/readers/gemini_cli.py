@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window
 from .gemini import response_text, said
 from .lines import kind_of
-from .values import count, mapping, mappings, string
+from .sessions import session_of
+from .values import count, first_text, mapping, mappings, seconds, string
 
 Record = dict[str, Any]
 
@@ -37,17 +38,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
         reader.take(record)
     reader.finish()
     segments = in_chat_form(reader.segments)
-    models = [t.model for s in segments for t in s.turns if t.model]
-    return [
-        Session(
-            name=name or string(reader.head.get("sessionId")) or "session",
-            reader="gemini-cli",
-            format="chat",
-            segments=segments,
-            model=models[0] if models else None,
-            notes=notes.lines(),
-        )
-    ]
+    return [session_of("gemini-cli", "chat", segments, notes, name, reader.head.get("sessionId"))]
 
 
 class _Reader:
@@ -132,19 +123,15 @@ class _Reader:
 
 
 def _turn(message: Record) -> Turn:
-    tokens, model = mapping(message.get("tokens")), message.get("model")
+    tokens = mapping(message.get("tokens"))
     usage = {
         "promptTokenCount": count(tokens.get("input")),
         "cachedContentTokenCount": count(tokens.get("cached")),
         "candidatesTokenCount": count(tokens.get("output")),
         "thoughtsTokenCount": count(tokens.get("thoughts")),
     }
-    return Turn(
-        0,
-        usage if usage["promptTokenCount"] else None,
-        seconds_of(message.get("timestamp")),
-        model if isinstance(model, str) else None,
-    )
+    known = usage if usage["promptTokenCount"] else None
+    return Turn(0, known, seconds(message.get("timestamp")), first_text(message.get("model")))
 
 
 def _call(call: Record) -> Block:

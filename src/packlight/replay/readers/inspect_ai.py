@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import ChatLog, call_of, clean_content, entries, first_text, usage_of
+from ..session import Notes, Segment, Session, Turn
+from .chat_log import ChatLog, call_of, clean_content, usage_of
+from .sessions import runs_of, session_of
 from .snapshots import segments_of
-from .values import mapping, mappings
+from .values import first_text, mapping, mappings, seconds
 
 Record = dict[str, Any]
 
@@ -28,7 +29,7 @@ def recognise(records: list[Record]) -> bool:
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each sample and epoch."""
     sessions = []
-    for record, named, own in entries(records, _is_log, name=name, notes=notes):
+    for record, named, own in runs_of(records, _is_log, name=name, notes=notes):
         samples, model = mappings(record["samples"]), first_text(record["eval"].get("model"))
         for i, sample in enumerate(samples):
             sample_name = named if len(samples) == 1 else f"{named}#{sample.get('id', i)}.{sample.get('epoch', 1)}"
@@ -38,29 +39,19 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 
 def _session(sample: Record, model: str | None, name: str, notes: Notes) -> Session:
     reader = _Sample(sample, notes)
-    segments = segments_of(reader.calls())
-    head = reader.head
+    segments: list[Segment | None] = [*segments_of(reader.calls())]
     if not segments:
         log = ChatLog(notes)
         reader.tell(log, mappings(sample.get("messages")), is_turn=True)
-        segment = log.segment()
-        segments = [segment] if segment else []
-    return Session(
-        name=name or "session",
-        reader="inspect-ai",
-        format="chat",
-        segments=segments,
-        model=next((t.model for s in segments for t in s.turns if t.model), model),
-        head=head,
-        notes=notes.lines(),
-    )
+        segments = [log.segment()]
+    return session_of("inspect-ai", "chat", segments, notes, name, model=model, head={"tools": reader.tools or None})
 
 
 class _Sample:
     """Reads a sample's messages and the requests of its model events."""
 
     def __init__(self, sample: Record, notes: Notes) -> None:
-        self.head: dict[str, Any] = {}
+        self.tools: list[Json] = []
         self._sample = sample
         self._notes = notes
         self._attachments: dict[str, Json] = {}
@@ -80,13 +71,13 @@ class _Sample:
             if not any(str(m.get("id")) in own for m in answers):
                 self._notes.add("model call whose answer is not in the conversation left out")
                 continue
-            self.head = self.head or self._head(event)
+            self.tools = self.tools or self._tools(event)
             log = ChatLog(Notes())
             self.tell(log, self._input(event), is_turn=False)
             log.answer("-", turn=Turn(0))  # closes the request
             segment = log.segment()
             turn = Turn(
-                0, _usage(output.get("usage")), seconds_of(event.get("timestamp")), first_text(output.get("model"))
+                0, _usage(output.get("usage")), seconds(event.get("timestamp")), first_text(output.get("model"))
             )
             if segment:
                 yield segment.messages[: segment.turns[-1].end], turn
@@ -119,13 +110,12 @@ class _Sample:
         ranges = [r for r in refs if isinstance(r, list) and len(r) == 2 and all(isinstance(i, int) for i in r)]
         return [message for start, end in ranges for message in self._pool[max(0, start) : max(0, end)]]
 
-    def _head(self, event: Record) -> dict[str, Any]:
+    def _tools(self, event: Record) -> list[Json]:
         keys = ("name", "description", "parameters")
-        tools = [
+        return [
             {"type": "function", "function": {k: self._resolved(tool[k]) for k in keys if k in tool}}
             for tool in mappings(event.get("tools"))
         ]
-        return {"tools": tools} if tools else {}
 
     def _content(self, content: Json) -> str | list[Json]:
         if not isinstance(content, list):

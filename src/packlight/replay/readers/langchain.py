@@ -12,7 +12,8 @@ from ..session import Notes, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window, clean_blocks
 from .lines import kind_of
-from .values import count, mapping, mappings, string
+from .sessions import session_of
+from .values import count, first_text, mapping, mappings, string
 
 Record = dict[str, Any]
 
@@ -36,17 +37,7 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
         pending, _ = reader.window.assistant("pending", [])
         pending.turn = Turn(0)
     segment = reader.window.segment()
-    models = [t.model for t in segment.turns if t.model] if segment else []
-    return [
-        Session(
-            name=name or "session",
-            reader="langchain",
-            format="chat",
-            segments=in_chat_form([segment] if segment else [], reader.system),
-            model=models[0] if models else None,
-            notes=notes.lines(),
-        )
-    ]
+    return [session_of("langchain", "chat", in_chat_form([segment] if segment else [], reader.system), notes, name)]
 
 
 class _Reader:
@@ -122,8 +113,8 @@ def _call(call: Record) -> Block:
 
 def _turn(data: Record) -> Turn:
     metadata = mapping(data.get("response_metadata"))
-    model = metadata.get("model_name") or metadata.get("model")
-    return Turn(0, _usage(mapping(data.get("usage_metadata"))), None, model if isinstance(model, str) else None)
+    model = first_text(metadata.get("model_name"), metadata.get("model"))
+    return Turn(0, _usage(mapping(data.get("usage_metadata"))), None, model)
 
 
 def _usage(usage: Record) -> Mapping[str, Json] | None:

@@ -10,7 +10,9 @@ from typing import Any
 from ...errors import InvalidRequest, UnknownFormat
 from ...formats import FORMATS, split
 from ...types import Format, Json
-from ..session import Notes, Segment, Session, Turn, seconds_of
+from ..session import Notes, Segment, Session, Turn
+from .sessions import session_of
+from .values import first_text, mapping, seconds
 
 Message = dict[str, Any]
 
@@ -89,12 +91,10 @@ def _log(value: Message, *, name: str, notes: Notes, format: str | None) -> Sess
     head = {k: v for k, v in value.items() if k not in _LOG_KEYS}
     head.update({k: sent[k] for k in ("tools", "tool_choice") if isinstance(sent, dict) and k in sent})
     session = _session({"messages": value["messages"], **head}, name=name, notes=notes, format=format)
-    model = response.get("model") or value.get("model")
-    session.model = model if isinstance(model, str) else None
-    last = session.segments[0].turns[-1:]
-    for turn in last:
-        turn.usage = response.get("usage") if isinstance(response.get("usage"), dict) else None
-        turn.seconds = seconds_of(value.get("timestamp"))
+    session.model = first_text(response.get("model"), value.get("model"))
+    for turn in session.segments[0].turns[-1:]:
+        turn.usage = mapping(response.get("usage")) or None
+        turn.seconds = seconds(value.get("timestamp"))
     return session
 
 
@@ -107,16 +107,10 @@ def _session(value: Json, *, name: str, notes: Notes, format: str | None) -> Ses
             raise UnknownFormat(f"entry {index} of the list is no message of any format that is read here")
     if not items:
         notes.add("empty conversation")
-    model = head.get("model")
-    return Session(
-        name=name or "session",
-        reader="messages",
-        format=fmt.name,
-        segments=[Segment(items, _turns(items, fmt))],
-        model=model if isinstance(model, str) else None,
-        head={k: v for k, v in head.items() if k != "model"},
-        notes=notes.lines(),
-    )
+    head = dict(head)
+    model = first_text(head.pop("model", None))
+    segment = Segment(items, _turns(items, fmt))
+    return session_of("messages", fmt.name, [segment], notes, name, model=model, head=head)
 
 
 def _is_message(item: Message, fmt: Format) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import ChatLog, calls_of, entries, first_text
-from .values import mapping, mappings
+from ..session import Notes, Session, Turn
+from .chat_log import ChatLog, calls_of
+from .sessions import runs_of, session_of
+from .values import first_text, mapping, mappings, seconds
 
 Record = dict[str, Any]
 
@@ -20,7 +21,7 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each trajectory; a file has one."""
-    return [_session(*entry) for entry in entries(records, _is_trajectory, name=name, notes=notes)]
+    return [_session(*entry) for entry in runs_of(records, _is_trajectory, name=name, notes=notes)]
 
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
@@ -35,23 +36,17 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
             log.say(str(role), content)
         else:  # `exit`: how it ended
             notes.add(f"message of the agent itself ({role!r}) left out")
-    segment = log.segment()
+    session = session_of("mini-swe-agent", "chat", [log.segment()], notes, name, record.get("instance_id"))
     config = mapping(mapping(record.get("info")).get("config"))
-    return Session(
-        name=name or first_text(record.get("instance_id")) or "session",
-        reader="mini-swe-agent",
-        format="chat",
-        segments=[segment] if segment else [],
-        model=first_text(mapping(config.get("model")).get("model_name")),
-        notes=notes.lines(),
-    )
+    session.model = first_text(mapping(config.get("model")).get("model_name"))
+    return session
 
 
 def _answer(log: ChatLog, message: Record) -> None:
     extra = mapping(message.get("extra"))
     response = mapping(extra.get("response"))
     usage = mapping(response.get("usage")) or None
-    turn = Turn(0, usage, seconds_of(extra.get("timestamp")), first_text(response.get("model")))
+    turn = Turn(0, usage, seconds(extra.get("timestamp")), first_text(response.get("model")))
     calls = calls_of(message.get("tool_calls"))
     log.answer(message.get("content"), calls, turn=turn, reasoning=message.get("reasoning_content"))
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...types import FormatName, Json
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn
+from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, Window, clean_blocks
+from .claude_window import Block, BlockWindows, clean_blocks
 from .lines import kind_of
+from .sessions import session_of
 from .values import anthropic_usage, mapping, mappings, number, string
 
 Record = dict[str, Any]
@@ -66,48 +67,32 @@ def _session(messages: list[Record], name: str, notes: Notes) -> Session:
     reader = _Reader(notes, is_claude)
     for message in messages:
         reader.take(message)
-    reader.finish()
+    reader.end()
     format: FormatName = "anthropic" if is_claude else "chat"
-    return Session(
-        name=name,
-        reader="opencode",
-        format=format,
-        segments=reader.segments if is_claude else in_chat_form(reader.segments),
-        model=next(filter(None, models), None),
-        notes=notes.lines(),
-    )
+    segments = reader.segments if is_claude else in_chat_form(reader.segments)
+    return session_of("opencode", format, segments, notes, name, model=next(filter(None, models), None))
 
 
-class _Reader:
-    """Walks the messages once; holds the window as it stands."""
+class _Reader(BlockWindows):
+    """Walks the messages once."""
 
     def __init__(self, notes: Notes, is_claude: bool) -> None:
-        self.segments: list[Segment] = []
-        self._notes = notes
+        super().__init__(notes)
         self._is_claude = is_claude
-        self._window = Window(notes)
-        self._begun_by: RecordedCompaction | None = None
         self._pruned: list[tuple[float, str]] = []
         """When the client cleared a result, and of which call."""
 
     def take(self, message: Record) -> None:
         if message.get("role") == "user":
-            self._window.user([b for p in message["parts"] for b in self._of_user(p)])
+            self.window.user([b for p in message["parts"] for b in self._of_user(p)])
         elif message.get("role") != "assistant":
-            self._notes.add("message of unknown role left out")
+            self.notes.add("message of unknown role left out")
         elif message.get("summary") is True:
             self._compacted(message)
         else:
-            self._clear(number(mapping(message.get("time")).get("created")) or 0)
+            self._clear_pruned(number(mapping(message.get("time")).get("created")) or 0)
             for step, parts in enumerate(_steps(message["parts"])):
                 self._step(f"{message.get('id')} {step}", message, parts)
-
-    def finish(self) -> bool:
-        segment = self._window.segment()
-        if segment:
-            segment.compaction = self._begun_by
-            self.segments.append(segment)
-        return segment is not None
 
     def _step(self, ident: str, message: Record, parts: list[Record]) -> None:
         blocks = [b for p in parts if (b := self._of_model(p))]
@@ -115,31 +100,26 @@ class _Reader:
         turn = _turn(message, finished)
         if not blocks and not turn.usage:
             return  # broken off before anything came back
-        answer, _ = self._window.assistant(ident, clean_blocks(blocks))
+        answer, _ = self.window.assistant(ident, clean_blocks(blocks))
         answer.turn = turn
-        self._window.user([r for p in parts if kind_of(p) == "tool" and (r := _result(p))])
+        self.window.user([r for p in parts if kind_of(p) == "tool" and (r := _result(p))])
         for part in parts:
             at = number(mapping(mapping(part.get("state")).get("time")).get("compacted"))
             if at:
                 self._pruned.append((at, str(part.get("callID"))))
 
-    def _clear(self, now: float) -> None:
+    def _clear_pruned(self, now: float) -> None:
         """Results that were pruned before this call are sent as a placeholder."""
         due = [call for at, call in self._pruned if at <= now]
         self._pruned = [(at, call) for at, call in self._pruned if at > now]
-        window = self._window.cleared(due)
-        if window:
-            if self.finish():
-                self._begun_by = RecordedCompaction("microcompaction", preserved_messages=window.messages)
-            self._window = window
+        self.clear(due)
 
     def _compacted(self, message: Record) -> None:
-        self.finish()
-        self._window, self._pruned = Window(self._notes), []
         summary = "\n\n".join(string(p.get("text")) for p in message["parts"] if kind_of(p) == "text")
-        self._window.text(_ASKED)
-        self._window.assistant(str(message.get("id")), clean_blocks(summary))
-        self._begun_by = RecordedCompaction("compaction", summary)
+        self.begin(RecordedCompaction("compaction", summary))
+        self._pruned = []
+        self.window.text(_ASKED)
+        self.window.assistant(str(message.get("id")), clean_blocks(summary))
 
     def _of_user(self, part: Record) -> list[Block]:
         kind, url = kind_of(part), string(part.get("url"))
@@ -149,7 +129,7 @@ class _Reader:
             media_type, _, data = url.removeprefix("data:").partition(";base64,")
             return [{"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}]
         if kind not in _UNSEEN and not (kind == "file" and string(part.get("mime")).startswith("text/")):
-            self._notes.add(f"part of type {kind!r} left out")
+            self.notes.add(f"part of type {kind!r} left out")
         return []
 
     def _of_model(self, part: Record) -> Block | None:
@@ -163,9 +143,9 @@ class _Reader:
         if kind == "reasoning" and self._is_claude and isinstance(signature, str) and signature:
             return {"type": "thinking", "thinking": string(part.get("text")), "signature": signature}
         if kind == "reasoning":
-            self._notes.add("reasoning that can't be sent again left out")
+            self.notes.add("reasoning that can't be sent again left out")
         elif kind not in _UNSEEN:
-            self._notes.add(f"part of type {kind!r} left out")
+            self.notes.add(f"part of type {kind!r} left out")
         return None
 
 

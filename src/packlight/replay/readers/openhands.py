@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .chat_log import ChatLog, Round, call_of, calls_of, entries, first_text
+from ..session import Notes, RecordedCompaction, Session, Turn
+from .chat_log import ChatLog, Round, call_of, calls_of
 from .openhands_text import action_text, observation_text
-from .values import mapping, mappings
+from .sessions import Windows, runs_of, session_of
+from .values import first_text, mapping, mappings, seconds
 
 Event = dict[str, Any]
 
@@ -31,41 +32,32 @@ def recognise(records: list[Event]) -> bool:
 def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
     """One session for each instance of an evaluation, or the one that the events are."""
     if any(_is_event(r) for r in records):
-        return [session_of({"history": records}, name, notes)]
-    return [session_of(*entry) for entry in entries(records, _history, name=name, notes=notes)]
+        return [run({}, records, name, notes)]
+    found = runs_of(records, _history, name=name, notes=notes)
+    return [run(record, _history(record), named, own) for record, named, own in found]
 
 
-def session_of(record: Event, name: str, notes: Notes) -> Session:
-    """The session of one `history`."""
-    reader = _Reader(notes)
-    for event in _history(record):
-        reader.take(event)
-    reader.finish()
+def run(record: Event, events: list[Event], name: str, notes: Notes, reader: str = "openhands") -> Session:
+    """The session that these events are; `record` is the result of an evaluation that holds them."""
+    history = _History(notes)
+    for event in events:
+        history.take(event)
+    history.end()
     config = mapping(mapping(record.get("metadata")).get("llm_config"))
-    models = [t.model for s in reader.segments for t in s.turns if t.model]
-    return Session(
-        name=name or first_text(record.get("instance_id")) or "session",
-        reader="openhands",
-        format="chat",
-        segments=reader.segments,
-        model=models[0] if models else first_text(config.get("model")),
-        head={"tools": reader.tools} if reader.tools else {},
-        notes=notes.lines(),
-    )
+    head = {"tools": history.tools or None}
+    names, model = (name, record.get("instance_id")), first_text(config.get("model"))
+    return session_of(reader, "chat", history.segments, notes, *names, model=model, head=head)
 
 
-class _Reader:
+class _History(Windows[ChatLog]):
     """Walks the events once; holds the history as it stands."""
 
     def __init__(self, notes: Notes) -> None:
-        self.segments: list[Segment] = []
+        super().__init__(ChatLog, notes)
         self.tools: list[Json] = []
-        self._notes = notes
-        self._log = ChatLog(notes)
         self._events: list[Event] = []
         """Those not forgotten: the history that a condensation works on."""
         self._rounds: dict[str, Round] = {}
-        self._began: RecordedCompaction | None = None
         self._summary = ""
         self._place: Json = None
         """Where the summary stands among the events that are left; at their end when it is no number."""
@@ -82,23 +74,17 @@ class _Reader:
             self._events.append(event)
             self._observation(event)
 
-    def finish(self) -> None:
-        segment = self._log.segment()
-        if segment:
-            segment.compaction = self._began
-            self.segments.append(segment)
-
     def _action(self, event: Event, *, live: bool) -> None:
         args, metadata = _args(event), event.get("tool_call_metadata")
         if event.get("action") == "system":
             self.tools = self.tools or mappings(args.get("tools"))
-            self._log.say("system", args.get("content"))
+            self.window.say("system", args.get("content"))
         elif event.get("source") != "agent":
-            self._log.say("user", action_text(event))
+            self.window.say("user", action_text(event))
         elif isinstance(metadata, dict):
             self._response(event, metadata, live=live)
         else:
-            self._log.answer(action_text(event), turn=_turn(event, {}) if live else None)
+            self.window.answer(action_text(event), turn=_turn(event, {}) if live else None)
 
     def _response(self, event: Event, metadata: Event, *, live: bool) -> None:
         """One response can have several actions; each of them has it whole."""
@@ -106,7 +92,7 @@ class _Reader:
         message = mapping(next(iter(mappings(response.get("choices"))), {}).get("message"))
         turn = _turn(event, response) if live else None
         if event.get("action") == "finish":  # kept as words, not as a call (its result is never recorded)
-            self._log.answer(action_text(event), turn=turn)
+            self.window.answer(action_text(event), turn=turn)
             return
         response_id = str(response.get("id") or metadata.get("tool_call_id"))
         calls = calls_of(message.get("tool_calls"))
@@ -114,28 +100,29 @@ class _Reader:
         entry = self._rounds.get(response_id)
         if entry is None:
             reasoning = message.get("reasoning_content")
-            self._rounds[response_id] = self._log.answer(message.get("content"), calls, turn=turn, reasoning=reasoning)
+            self._rounds[response_id] = self.window.answer(
+                message.get("content"), calls, turn=turn, reasoning=reasoning
+            )
         else:
             known = {c.id for c in entry.calls}
-            self._log.more_calls(entry, (c for c in calls if c.id not in known))
+            self.window.more_calls(entry, (c for c in calls if c.id not in known))
 
     def _observation(self, event: Event) -> None:
         metadata, text = event.get("tool_call_metadata"), observation_text(event)
         if isinstance(metadata, dict):
-            self._log.result(metadata.get("tool_call_id"), text, metadata.get("function_name"))
+            self.window.result(metadata.get("tool_call_id"), text, metadata.get("function_name"))
         else:
-            self._log.say("user", text)
+            self.window.say("user", text)
 
     def _condense(self, args: Event) -> None:
         """Forgets events, and begins a new window: what is left, the summary at its place."""
-        self.finish()
         forgotten, before = _forgotten(args), len(self._events)
         self._events = [e for e in self._events if not _known(e) or e["id"] not in forgotten]
-        self._notes.add("event forgotten by the agent's condenser", before - len(self._events))
         if isinstance(args.get("summary"), str):
             self._summary, self._place = args["summary"], args.get("summary_offset")
-        self._began = RecordedCompaction("compaction", self._summary)
-        self._log, self._rounds = ChatLog(self._notes), {}
+        self.begin(RecordedCompaction("compaction", self._summary))
+        self.notes.add("event forgotten by the agent's condenser", before - len(self._events))
+        self._rounds = {}
         for event in self._view():
             if isinstance(event.get("action"), str):
                 self._action(event, live=False)
@@ -166,7 +153,7 @@ def _known(event: Event) -> bool:
 
 def _turn(event: Event, response: Event) -> Turn:
     usage = mapping(response.get("usage")) or None
-    return Turn(0, usage, seconds_of(event.get("timestamp")), first_text(response.get("model")))
+    return Turn(0, usage, seconds(event.get("timestamp")), first_text(response.get("model")))
 
 
 def _args(event: Event) -> Event:

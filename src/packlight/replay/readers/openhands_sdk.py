@@ -9,7 +9,7 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session
-from .openhands import session_of
+from .openhands import run
 from .values import mapping, mappings
 
 Event = dict[str, Any]
@@ -28,9 +28,7 @@ def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
     """The one session that the events are."""
     events = [e for e in map(_as_v0, records) if e]
     notes.add("event that the model does not see skipped", len(records) - len(events))
-    session = session_of({"history": events}, name, notes)
-    session.reader = "openhands-sdk"
-    return [session]
+    return [run({}, events, name, notes, "openhands-sdk")]
 
 
 def _as_v0(event: Event) -> Event | None:

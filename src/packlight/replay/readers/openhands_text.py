@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from .chat_log import as_text
-from .values import mapping, mappings, string
+from .values import as_text, mapping, mappings, string
 
 Event = dict[str, Any]
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import Json
-from ..session import Notes, RecordedCompaction, Segment, Session, Turn, seconds_of
-from .claude_window import Block, Window, clean_blocks
+from ..session import Notes, RecordedCompaction, Session, Turn
+from .claude_window import Block, BlockWindows, clean_blocks
 from .lines import kind_of
-from .values import anthropic_usage, count, mapping, mappings, number, string
+from .sessions import session_of
+from .values import anthropic_usage, count, first_text, mapping, mappings, number, seconds, string
 
 Record = dict[str, Any]
 
@@ -44,29 +45,16 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     reader = _Reader(notes, count(header.get("version")) or 1)
     for record in records:
         reader.take(record)
-    reader.finish()
-    models = [t.model for s in reader.segments for t in s.turns if t.model]
-    return [
-        Session(
-            name=name or string(header.get("id")) or "session",
-            reader="pi",
-            format="anthropic",
-            segments=reader.segments,
-            model=models[0] if models else None,
-            notes=notes.lines(),
-        )
-    ]
+    reader.end()
+    return [session_of("pi", "anthropic", reader.segments, notes, name, header.get("id"))]
 
 
-class _Reader:
-    """Walks the entries once; holds the window as it stands."""
+class _Reader(BlockWindows):
+    """Walks the entries once."""
 
     def __init__(self, notes: Notes, version: int) -> None:
-        self.segments: list[Segment] = []
-        self._notes = notes
+        super().__init__(notes)
         self._version = version
-        self._window = Window(notes)
-        self._begun_by: RecordedCompaction | None = None
         self._thinking = ""
         self._entries: list[Record] = []
         self._parents: list[int] = []
@@ -76,7 +64,7 @@ class _Reader:
     def take(self, entry: Record) -> None:
         place, parent = len(self._entries), self._parent_of(entry)
         if parent != place - 1:
-            self._begin("rewind", self._path(parent))
+            self._go_on("rewind", self._path(parent))
         self._entries.append(entry)
         self._parents.append(parent)
         if isinstance(entry.get("id"), str) and kind_of(entry) != "session":
@@ -84,15 +72,9 @@ class _Reader:
         if kind_of(entry) in ("session", "thinking_level_change"):
             self._thinking = string(entry.get("thinkingLevel")) or self._thinking
         if kind_of(entry) == "compaction":
-            self._begin("compaction", self._path(place))
+            self._go_on("compaction", self._path(place))
         else:
             self._add(place, live=True)
-
-    def finish(self) -> None:
-        segment = self._window.segment()
-        if segment:
-            segment.compaction = self._begun_by
-            self.segments.append(segment)
 
     def _parent_of(self, entry: Record) -> int:
         """The entry before where the file has no tree, or the parent is not there."""
@@ -104,7 +86,7 @@ class _Reader:
             return before if not self._place_of else _ROOT
         if isinstance(parent, str) and parent in self._place_of:
             return self._place_of[parent]
-        self._notes.add("entry whose parent is not in the file: it follows the one before")
+        self.notes.add("entry whose parent is not in the file: it follows the one before")
         return before
 
     def _path(self, place: int) -> list[int]:
@@ -114,22 +96,19 @@ class _Reader:
             place = self._parents[place]
         return path[::-1]
 
-    def _begin(self, kind: str, path: list[int]) -> None:
+    def _go_on(self, kind: str, path: list[int]) -> None:
         """A new window with what stands on this path: the last summary, what was kept, and what came behind it."""
-        self.finish()
-        self._window = Window(self._notes)
+        self.begin(RecordedCompaction(kind))
         at = next((i for i in reversed(range(len(path))) if kind_of(self._entries[path[i]]) == "compaction"), None)
         compaction = self._entries[path[at]] if at is not None else {}
         if at is not None:
             first = self._first_kept(compaction)
             path = [p for p in path[:at] if p >= first] + path[at + 1 :]
-            self._window.user([_summary(_COMPACTED, compaction)])
+            self.window.user([_summary(_COMPACTED, compaction)])
         preserved = sum([self._add(p, live=False) for p in path])
-        if kind == "rewind":
-            self._begun_by = RecordedCompaction(kind, preserved_messages=preserved)
-        else:
-            tokens = count(compaction.get("tokensBefore")) or None
-            self._begun_by = RecordedCompaction(kind, string(compaction.get("summary")), preserved, tokens)
+        about = compaction if kind == "compaction" else {}
+        tokens = count(about.get("tokensBefore")) or None
+        self.begun_by = RecordedCompaction(kind, string(about.get("summary")), preserved, tokens)
 
     def _first_kept(self, compaction: Record) -> int:
         index, first = compaction.get("firstKeptEntryIndex"), compaction.get("firstKeptEntryId")
@@ -137,7 +116,7 @@ class _Reader:
             return index
         if isinstance(first, str) and first in self._place_of:
             return self._place_of[first]
-        self._notes.add("compaction that does not say what it kept: nothing before it is shown")
+        self.notes.add("compaction that does not say what it kept: nothing before it is shown")
         return len(self._entries)
 
     def _add(self, place: int, *, live: bool) -> bool:
@@ -154,8 +133,8 @@ class _Reader:
         elif kind == "branch_summary" and string(entry.get("summary")):
             blocks = [_summary("following is a summary of a branch that this conversation came back from", entry)]
         elif kind not in _BOOKKEEPING and live:
-            self._notes.add(f"entry of unknown type {kind!r} skipped")
-        self._window.user(blocks)
+            self.notes.add(f"entry of unknown type {kind!r} skipped")
+        self.window.user(blocks)
         return bool(blocks)
 
     def _said_to_model(self, message: Record) -> list[Block]:
@@ -167,7 +146,7 @@ class _Reader:
         if role == "bashExecution":
             return [] if message.get("excludeFromContext") else [_text(_ran(message))]
         if role not in ("user", "custom", "hookMessage"):
-            self._notes.add(f"message of unknown role {str(role)!r} left out")
+            self.notes.add(f"message of unknown role {str(role)!r} left out")
             return []
         return _blocks(message.get("content"))
 
@@ -177,21 +156,21 @@ class _Reader:
             return False  # broken off before anything was sent, or came back
         if message.get("stopReason") in _BROKEN_OFF and self._version >= _SKIPS_BROKEN_OFF:
             blocks = []
-        said, _ = self._window.assistant(str(place), blocks)
+        said, _ = self.window.assistant(str(place), blocks)
         turn.thinking = self._thinking
         said.turn = turn if live else None
         return bool(blocks)
 
 
 def _turn(entry: Record, message: Record) -> Turn:
-    model, usage = message.get("model"), mapping(message.get("usage"))
+    usage = mapping(message.get("usage"))
     cost = mapping(usage.get("cost"))
     billed = sum(number(cost.get(k)) or 0 for k in ("input", "cacheRead", "cacheWrite"))
     return Turn(
         0,
         anthropic_usage(*(usage.get(k) for k in ("input", "cacheRead", "cacheWrite", "output"))),
-        seconds_of(entry.get("timestamp")),
-        model if isinstance(model, str) else None,
+        seconds(entry.get("timestamp")),
+        first_text(message.get("model")),
         billed or None,
     )
 

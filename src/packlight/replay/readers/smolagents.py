@@ -10,8 +10,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
-from .chat_log import clean_content, entries, first_text, usage_of
-from .values import mapping, mappings
+from .chat_log import clean_content, usage_of
+from .sessions import runs_of, session_of
+from .values import first_text, mapping, mappings
 
 Record = dict[str, Any]
 
@@ -25,25 +26,19 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each question."""
-    return [_session(*entry) for entry in entries(records, _steps, name=name, notes=notes)]
+    return [_session(*entry) for entry in runs_of(records, _steps, name=name, notes=notes)]
 
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
-    return Session(
-        name=name or "session",
-        reader="smolagents",
-        format="chat",
-        segments=_segments(_steps(record)),
-        model=first_text(record.get("model_id")),
-        notes=notes.lines(),
-    )
+    model = first_text(record.get("model_id"))
+    return session_of("smolagents", "chat", [_segment(_steps(record))], notes, name, model=model)
 
 
 def _steps(record: Record) -> list[Record]:
     return mappings(record.get("intermediate_steps"))
 
 
-def _segments(steps: list[Record]) -> list[Segment]:
+def _segment(steps: list[Record]) -> Segment | None:
     messages: list[Record] = []
     turns: list[Turn] = []
     asked = False
@@ -59,7 +54,7 @@ def _segments(steps: list[Record]) -> list[Segment]:
             turns.append(Turn(len(messages), _usage(step.get("token_usage"))))
         asked = asked or role == "user"
         messages.append({"role": role, "content": content})
-    return [Segment(messages, turns)] if turns else []
+    return Segment(messages, turns) if turns else None
 
 
 def _joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:

@@ -13,8 +13,9 @@ from ... import jsonio
 from ...errors import InvalidRequest
 from ...types import Json
 from ..session import Notes, Session, Turn
-from .chat_log import ChatLog, calls_of, clean_content, entries, first_text
-from .values import mapping, mappings
+from .chat_log import ChatLog, calls_of, clean_content
+from .sessions import runs_of, session_of
+from .values import first_text, mapping, mappings
 
 Record = dict[str, Any]
 
@@ -26,7 +27,7 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each trajectory; a file has one."""
-    return [_session(*entry) for entry in entries(records, _history, name=name, notes=notes)]
+    return [_session(*entry) for entry in runs_of(records, _history, name=name, notes=notes)]
 
 
 def _history(record: Record) -> list[Record]:
@@ -42,15 +43,7 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
     log = ChatLog(notes)
     for message in told:
         _take(log, message, model)
-    segment = log.segment()
-    return Session(
-        name=name or first_text(record.get("environment")) or "session",
-        reader="swe-agent",
-        format="chat",
-        segments=[segment] if segment else [],
-        model=model,
-        notes=notes.lines(),
-    )
+    return session_of("swe-agent", "chat", [log.segment()], notes, name, record.get("environment"), model=model)
 
 
 def _take(log: ChatLog, message: Record, model: str | None) -> None:

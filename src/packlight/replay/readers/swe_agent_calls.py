@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import first_text
+from ..session import Notes, Session, Turn
 from .lines import kind_of
+from .sessions import session_of
 from .snapshots import segments_of
-from .values import mapping, mappings
+from .values import first_text, mapping, mappings, seconds
 
 Record = dict[str, Any]
 
@@ -25,19 +25,10 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """The one session that a file holds."""
     first = next((r for r in records if kind_of(r) == "request" and _sent(r)), {})
     segments = segments_of(_calls(records, notes))
-    models = [t.model for s in segments for t in s.turns if t.model]
     sent = _sent(first)
-    return [
-        Session(
-            name=name or "session",
-            reader="swe-agent-calls",
-            format="chat",
-            segments=segments,
-            model=models[0] if models else first_text(sent.get("model")),
-            head={k: sent[k] for k in _HEAD_KEYS if sent.get(k) is not None},
-            notes=notes.lines(),
-        )
-    ]
+    head = {k: sent.get(k) for k in _HEAD_KEYS}
+    model = first_text(sent.get("model"))
+    return [session_of("swe-agent-calls", "chat", segments, notes, name, model=model, head=head)]
 
 
 def _calls(records: list[Record], notes: Notes) -> Iterator[tuple[list[Record], Turn]]:
@@ -50,7 +41,7 @@ def _calls(records: list[Record], notes: Notes) -> Iterator[tuple[list[Record], 
         elif kind == "response" and waiting:
             reply = mapping(record.get("response"))
             usage = mapping(reply.get("usage")) or None
-            yield waiting, Turn(0, usage, seconds_of(record.get("timestamp")), first_text(reply.get("model")))
+            yield waiting, Turn(0, usage, seconds(record.get("timestamp")), first_text(reply.get("model")))
             waiting = None
         else:
             notes.add(f"record of type {kind!r} skipped")

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..session import Notes, Session, Turn, seconds_of
-from .chat_log import ChatLog, call_of, entries, first_text, usage_of
-from .values import mapping, mappings
+from ..session import Notes, Session, Turn
+from .chat_log import ChatLog, call_of, usage_of
+from .sessions import runs_of, session_of
+from .values import first_text, mapping, mappings, seconds
 
 Record = dict[str, Any]
 
@@ -21,7 +22,7 @@ def recognise(records: list[Record]) -> bool:
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each simulation."""
     sessions = []
-    for record, named, own in entries(records, _simulations, name=name, notes=notes):
+    for record, named, own in runs_of(records, _simulations, name=name, notes=notes):
         simulations = _simulations(record)
         info = mapping(record.get("info"))
         model = first_text(mapping(info.get("agent_info")).get("llm"))
@@ -38,16 +39,7 @@ def _session(simulation: Record, model: str | None, policy: str | None, name: st
     log.say("system", first_text(simulation.get("policy"), policy))
     for message in mappings(simulation.get("messages")):
         _take(log, message, notes)
-    segment = log.segment()
-    turns = segment.turns if segment else []
-    return Session(
-        name=name or "session",
-        reader="tau2",
-        format="chat",
-        segments=[segment] if segment else [],
-        model=next((t.model for t in turns if t.model), model),
-        notes=notes.lines(),
-    )
+    return session_of("tau2", "chat", [log.segment()], notes, name, model=model)
 
 
 def _take(log: ChatLog, message: Record, notes: Notes) -> None:
@@ -55,7 +47,7 @@ def _take(log: ChatLog, message: Record, notes: Notes) -> None:
     if role == "assistant":
         calls = [call_of(c.get("id"), c.get("name"), c.get("arguments")) for c in mappings(message.get("tool_calls"))]
         model = first_text(mapping(message.get("raw_data")).get("model"))
-        log.answer(content, calls, turn=Turn(0, _usage(message), seconds_of(message.get("timestamp")), model))
+        log.answer(content, calls, turn=Turn(0, _usage(message), seconds(message.get("timestamp")), model))
     elif role == "tool":
         for result in mappings(message.get("tool_messages")) or [message]:
             if result.get("requestor") == "user":

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ... import jsonio
 from ...types import Json
+from ..session import seconds_of
 
 
 def mapping(value: Json) -> dict[str, Any]:
@@ -20,6 +22,21 @@ def mappings(value: Json) -> list[dict[str, Any]]:
 
 def string(value: Json) -> str:
     return value if isinstance(value, str) else ""
+
+
+def first_text(*values: Json) -> str | None:
+    """The first of them that is a text, and not empty."""
+    return next((v for v in values if isinstance(v, str) and v), None)
+
+
+def as_text(value: Json) -> str:
+    """A value as its JSON."""
+    return jsonio.dump(value).decode("utf-8")
+
+
+def seconds(timestamp: Json) -> float | None:
+    """An ISO time or a number as seconds since the epoch; None when it is neither."""
+    return seconds_of(timestamp) if isinstance(timestamp, str) else number(timestamp)
 
 
 def count(value: Json) -> int:
