@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ..errors import NotFound
-from .base import BatchRow, Blob, Document, PurgeStats, Store, text_hash
+from .base import BatchRow, Blob, Document, Store
+from .memory import MemoryStore
 
 
 class JournalOnly:
@@ -20,6 +20,22 @@ class JournalOnly:
 
     def __init__(self, store: Store) -> None:
         self.inner = store
+        self.batches_at = store.batches_at
+        self.batches_with_result = store.batches_with_result
+        self.batch = store.batch
+        self.put_usage = store.put_usage
+        self.usage_at = store.usage_at
+        self.put_fact = store.put_fact
+        self.fact = store.fact
+        self.purge = store.purge
+        self.close = store.close
+        nothing = MemoryStore()
+        self.ref = nothing.ref
+        self.owners = nothing.owners
+        self.documents = nothing.documents
+        self.search = nothing.search
+        self.write_file = nothing.write_file
+        self.write_transcript = nothing.write_transcript
 
     def put_batch(
         self,
@@ -31,82 +47,8 @@ class JournalOnly:
     ) -> BatchRow:
         return self.inner.put_batch(replace(row, originals=()), chain=chain)
 
-    def batches_at(self, owner: str, keys: Collection[bytes]) -> list[BatchRow]:
-        return self.inner.batches_at(owner, keys)
-
-    def batches_with_result(self, owner: str, results: Collection[bytes]) -> list[BatchRow]:
-        return self.inner.batches_with_result(owner, results)
-
-    def batch(self, id: str) -> BatchRow | None:
-        return self.inner.batch(id)
-
     def blob(self, hash: str) -> bytes:
         raise NotFound("only edits are kept here, not what they took out")
 
-    def put_usage(
-        self, key: bytes, value: bytes, *, owner: str, conversation: str, now_seconds: float | None = None
-    ) -> None:
-        self.inner.put_usage(key, value, owner=owner, conversation=conversation, now_seconds=now_seconds)
-
-    def usage_at(self, keys: Collection[bytes], *, owner: str) -> dict[bytes, bytes]:
-        return self.inner.usage_at(keys, owner=owner)
-
-    def put_fact(self, key: str, value: bytes) -> None:
-        self.inner.put_fact(key, value)
-
-    def fact(self, key: str) -> bytes | None:
-        return self.inner.fact(key)
-
-    def ref(self, text: str, *, owner: str) -> str:
-        return text_hash(text)[:12]
-
     def document(self, ref: str, *, conversation: str | None, owner: str) -> Document:
         raise NotFound("only edits are kept here, not what they took out")
-
-    def owners(self) -> list[str]:
-        return []
-
-    def documents(
-        self,
-        *,
-        conversation: str | None,
-        owner: str,
-        path: str | None = None,
-        tool: str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[Document]:
-        return []
-
-    def search(
-        self, words: str, *, conversation: str | None, owner: str, limit: int = 10
-    ) -> list[tuple[Document, str]]:
-        return []
-
-    def write_file(self, text: str) -> Path | None:
-        return None
-
-    def write_transcript(self, conversation: str, lines: Iterable[str], *, owner: str) -> Path | None:
-        return None
-
-    def purge(
-        self,
-        *,
-        keep_days: float | None = None,
-        max_bytes: int | None = None,
-        conversation: str | None = None,
-        owner: str | None = None,
-        all: bool = False,
-        now_seconds: float | None = None,
-    ) -> PurgeStats:
-        return self.inner.purge(
-            keep_days=keep_days,
-            max_bytes=max_bytes,
-            conversation=conversation,
-            owner=owner,
-            all=all,
-            now_seconds=now_seconds,
-        )
-
-    def close(self) -> None:
-        self.inner.close()
