@@ -11,9 +11,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
-from .chat_log import Call, ChatLog, Round, call_of, clean_content, usage_of
+from .chat_log import Call, ChatLog, Round, as_parts, call_of, clean_content, joined
 from .sessions import Windows, runs_of, session_of
-from .values import as_text, first_text, mapping, mappings, seconds, string
+from .values import as_text, first_text, mapping, mappings, seconds, string, usage_of
 
 Step = dict[str, Any]
 
@@ -22,7 +22,6 @@ _HANDOFF = "Performed context summarization and handoff"
 
 
 def recognise(records: list[Step]) -> bool:
-    """True when these are ATIF trajectories."""
     return any(_is_trajectory(r) for r in records[:20])
 
 
@@ -89,7 +88,7 @@ class _Reader(Windows[ChatLog]):
         results = mappings(mapping(step.get("observation")).get("results"))
         content = _content(step.get("message"), self.notes)
         if calls and results and not _joins(calls, results):  # a protocol of text, whose commands the writer took out
-            content = [*_as_parts(content), {"type": "text", "text": as_text([c.data["function"] for c in calls])}]
+            content = [*as_parts(content), {"type": "text", "text": as_text([c.data["function"] for c in calls])}]
             calls = []
         self._response(step, content, calls)
         for place, result in enumerate(results):
@@ -102,7 +101,7 @@ class _Reader(Windows[ChatLog]):
         entry = self._same_response(metrics)
         if entry:
             self.window.more_calls(entry, calls)
-            entry.answer["content"] = clean_content(_joined(entry.answer["content"], content))
+            entry.answer["content"] = clean_content(joined(entry.answer["content"], content))
         else:
             turn = Turn(0, None, seconds(step.get("timestamp")), first_text(step.get("model_name"), self._model))
             entry = self.window.answer(content, calls, turn=turn, reasoning=reasoning)
@@ -181,13 +180,3 @@ def _content(message: Json, notes: Notes) -> str | list[Json]:
             notes.add("image or sound that is not in the file: named only")
             parts.append({"type": "text", "text": f"[{part.get('type')}: {mapping(part.get('source')).get('path')}]"})
     return parts
-
-
-def _as_parts(content: str | list[Json]) -> list[Json]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content.strip() else []
-
-
-def _joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:
-    if isinstance(before, str) and isinstance(behind, str):
-        return "\n".join(t for t in (before, behind) if t)
-    return [*_as_parts(before), *_as_parts(behind)]

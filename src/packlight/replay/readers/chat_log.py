@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Turn
-from .values import as_text, count, mapping, mappings, number
+from .values import as_text, mapping, mappings
 
 Message = dict[str, Any]
 
@@ -146,25 +146,18 @@ def clean_content(content: Json) -> str | list[Json]:
     return [b for b in content if b["type"] != "text" or b["text"].strip()] or ""
 
 
+def joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:
+    """One content of two: texts on lines of their own, else parts."""
+    if isinstance(before, str) and isinstance(behind, str):
+        return "\n".join(t for t in (before, behind) if t)
+    return [*as_parts(before), *as_parts(behind)]
+
+
+def as_parts(content: str | list[Json]) -> list[Json]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content.strip() else []
+
+
 def _is_part(value: Json) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return False
     return value["type"] != "text" or isinstance(value.get("text"), str)
-
-
-def usage_of(prompt: Json, output: Json, *, cached: Json = 0, written: Json = 0) -> Mapping[str, Json] | None:
-    """A usage in the form of Chat Completions. None when it says nothing.
-
-    `prompt` should have the cached tokens in it. Some writers leave them out: it can't be the whole when it is
-    smaller than its parts.
-    """
-    if number(prompt) is None:
-        return None
-    sent, read, stored = count(prompt), count(cached), count(written)
-    if sent < read + stored:
-        sent += stored if sent >= read else read + stored
-    return {
-        "prompt_tokens": sent,
-        "completion_tokens": count(output),
-        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": stored},
-    }

@@ -7,7 +7,6 @@ them. The system prompt and the tools are not recorded.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from .attachments import text_of
 from .claude_window import BlockWindows, clean_blocks
 from .lines import kind_of
 from .sessions import session_of
-from .values import count, first_text, mapping, seconds
+from .values import count, first_text, mapping, mappings, seconds, strings
 
 Record = dict[str, Any]
 
@@ -46,7 +45,6 @@ _MOST_ABANDONED_RATIO = 0.5
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are Claude Code's."""
     for record in records[:200]:
         message = record.get("message")
         kind = kind_of(record)
@@ -112,8 +110,7 @@ class _Reader(BlockWindows):
             entry.turn.usage = message["usage"]  # the last record of a response has the final figures
 
     def _user(self, record: Record) -> None:
-        message = record.get("message")
-        blocks = clean_blocks(message.get("content")) if isinstance(message, dict) else []
+        blocks = clean_blocks(_message(record).get("content"))
         if self._is_summary(record, blocks):
             if not self.window.is_empty:
                 self._new_window()  # 1.0.x logs no boundary
@@ -130,26 +127,23 @@ class _Reader(BlockWindows):
         return bool(record.get("isCompactSummary")) or (isinstance(first, str) and first.startswith(_SUMMARY))
 
     def _attachment(self, record: Record) -> None:
-        attachment = record.get("attachment")
-        text = text_of(attachment) if isinstance(attachment, dict) else None
+        attachment = mapping(record.get("attachment"))
+        text = text_of(attachment)
         if text is None:
-            kind = attachment.get("type") if isinstance(attachment, dict) else None
-            self.notes.add(f"attachment of unknown kind {kind!r} left out")
+            self.notes.add(f"attachment of unknown kind {attachment.get('type')!r} left out")
         elif text.strip():
             self.window.text(text)
 
     def _system(self, record: Record) -> None:
         subtype = _subtype(record)
         if subtype == "compact_boundary":
-            in_stream = mapping(record.get("message")).get("compact_metadata")
+            in_stream = _message(record).get("compact_metadata")
             metadata = mapping(record.get("compactMetadata") or record.get("compact_metadata") or in_stream)
             self._new_window(count(metadata.get("preTokens", metadata.get("pre_tokens"))) or None)
             self._preserved = _preserved_ids(metadata)
         elif subtype == "microcompact_boundary":
             metadata = mapping(record.get("microcompactMetadata"))
-            ids = metadata.get("compactedToolIds")
-            if isinstance(ids, list):
-                self.clear([i for i in ids if isinstance(i, str)], count(metadata.get("preTokens")) or None)
+            self.clear(strings(metadata.get("compactedToolIds")), count(metadata.get("preTokens")) or None)
         elif subtype == "init":
             self._prompt_due = True
 
@@ -165,27 +159,24 @@ class _Reader(BlockWindows):
         if self.begun_by:
             self.begun_by = replace(self.begun_by, preserved_messages=len(kept))
         for record in kept:
-            message = record.get("message")
             if kind_of(record) == "assistant":
                 self._assistant(record, live=False)
-            elif kind_of(record) == "user" and isinstance(message, dict):
-                self.window.user(clean_blocks(message.get("content")))
+            elif kind_of(record) == "user":
+                self.window.user(clean_blocks(_message(record).get("content")))
 
 
 def _session_id(records: list[Record]) -> str:
     """A stream has its own name for it, some wrap its records."""
-    found = (r.get("sessionId") or r.get("session_id") or mapping(r.get("message")).get("session_id") for r in records)
-    return next((i for i in found if isinstance(i, str) and i), "session")
+    found = ((r.get("sessionId"), r.get("session_id"), _message(r).get("session_id")) for r in records)
+    return next((i for ids in found if (i := first_text(*ids))), "session")
 
 
 def _subtype(record: Record) -> Any:
-    message = record.get("message")
-    return record.get("subtype") or (message.get("subtype") if isinstance(message, dict) else None)
+    return record.get("subtype") or _message(record).get("subtype")
 
 
 def _preserved_ids(metadata: Record) -> list[str]:
-    ids = mapping(metadata.get("preservedMessages")).get("uuids")
-    return [i for i in ids if isinstance(i, str)] if isinstance(ids, list) else []
+    return strings(mapping(metadata.get("preservedMessages")).get("uuids"))
 
 
 def _once(records: list[Record], notes: Notes) -> list[Record]:
@@ -273,12 +264,12 @@ def _below(indices: list[int], limit: int) -> int | None:
 
 
 def _message_id(record: Record) -> str:
-    message = record.get("message")
-    found = message.get("id") if isinstance(message, dict) else None
-    return str(found or record.get("uuid"))
+    return str(_message(record).get("id") or record.get("uuid"))
 
 
-def _blocks(record: Record) -> Iterable[Record]:
-    message = record.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+def _blocks(record: Record) -> list[Record]:
+    return mappings(_message(record).get("content"))
+
+
+def _message(record: Record) -> Record:
+    return mapping(record.get("message"))

@@ -8,6 +8,7 @@ from typing import Any
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Turn
 from .sessions import Windows
+from .values import string
 
 CLEARED = "[Old tool result content cleared]"
 """What Claude Code leaves in the place of a result that it cleared."""
@@ -148,6 +149,28 @@ class Window:
             return blocks
         self._notes.add("response of nothing but thinking left out", 1 if blocks else 0)
         return []
+
+
+def called(call_id: Json, name: Json, arguments: Json) -> Block:
+    """A call. Arguments that are a text, since they were no JSON, stay one."""
+    known = arguments if isinstance(arguments, str | dict) else {}
+    return {"type": "tool_use", "id": call_id, "name": string(name), "input": known}
+
+
+def returned(call_id: Json, content: Json, *, is_error: bool = False) -> Block:
+    """What a call gave back."""
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    return {**block, "is_error": True} if is_error else block
+
+
+def image(media_type: str, data: Json) -> Block:
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": string(data)}}
+
+
+def image_at(url: Json) -> Block | None:
+    """The image that a URL holds; None where it only points to one."""
+    media_type, is_data, data = string(url).removeprefix("data:").partition(";base64,")
+    return image(media_type, data) if is_data and string(url).startswith("data:") else None
 
 
 def clean_blocks(content: Json) -> list[Block]:

@@ -19,7 +19,6 @@ _RESULT_KEYS = frozenset({"type", "tool_use_id", "is_error"})
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are Cline's."""
     return any(_is_session(r) for r in records[:20])
 
 

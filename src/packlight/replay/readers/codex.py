@@ -43,7 +43,6 @@ _BOOKKEEPING = frozenset(
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are Codex's."""
     first = next(iter(records), {})
     if "record_type" in first or ("instructions" in first and "git" in first and "id" in first):
         return True

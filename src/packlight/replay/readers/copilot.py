@@ -10,7 +10,7 @@ from typing import Any
 
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, BlockWindows, clean_blocks
+from .claude_window import Block, BlockWindows, called, clean_blocks, returned
 from .lines import kind_of
 from .sessions import session_of
 from .values import count, first_text, mapping, mappings, seconds, string
@@ -21,7 +21,6 @@ _BOOKKEEPING = ("hook.", "permission.", "session.", "tool.", "assistant.", "suba
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are Copilot's."""
     for record in records[:50]:
         data = mapping(record.get("data"))
         if kind_of(record) == "session.start" and ("copilotVersion" in data or "producer" in data):
@@ -81,7 +80,9 @@ class _Reader(BlockWindows):
         self.system = self.system or text
 
     def _assistant(self, event: Record, data: Record) -> None:
-        calls = [_call(c) for c in mappings(data.get("toolRequests"))]
+        calls = [
+            called(c.get("toolCallId"), c.get("name"), c.get("arguments")) for c in mappings(data.get("toolRequests"))
+        ]
         blocks = [*clean_blocks(data.get("content")), *calls]
         answer, is_new = self.window.assistant(string(data.get("messageId")) or str(event.get("id")), blocks)
         if is_new:
@@ -96,18 +97,7 @@ class _Reader(BlockWindows):
         self.window.user(clean_blocks(summary))
 
 
-def _call(request: Record) -> Block:
-    arguments = request.get("arguments")
-    return {
-        "type": "tool_use",
-        "id": request.get("toolCallId"),
-        "name": string(request.get("name")),
-        "input": arguments if isinstance(arguments, str | dict) else {},
-    }
-
-
 def _result(data: Record) -> Block:
     """`detailedContent` is for the screen."""
     result = mapping(data.get("result") or data.get("error"))
-    text = string(result.get("content")) or string(result.get("message"))
-    return {"type": "tool_result", "tool_use_id": data.get("toolCallId"), "content": text}
+    return returned(data.get("toolCallId"), string(result.get("content")) or string(result.get("message")))

@@ -9,7 +9,6 @@ from ..session import Notes
 
 
 def recognise(records: list[dict[str, Any]]) -> bool:
-    """True when each record is `{role, message: {content}}`."""
     return bool(records) and all(
         r.keys() <= {"role", "message"} and isinstance(r.get("role"), str) and isinstance(r.get("message"), dict)
         for r in records[:50]

@@ -13,7 +13,7 @@ from ... import jsonio
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, Window, clean_blocks
+from .claude_window import Block, Window, called, clean_blocks, image, returned
 from .sessions import session_of
 from .values import first_text, mapping, mappings, string
 
@@ -24,7 +24,6 @@ _ROLES = ("user", "model", "function", "system", None)
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are contents, or hold some."""
     contents = _contents(records)
     return bool(contents) and all(
         isinstance(c.get("parts"), list) and c.get("role") in _ROLES and "info" not in c for c in contents
@@ -57,8 +56,7 @@ def said(content: Json, notes: Notes) -> list[Block]:
         if isinstance(part.get("text"), str):
             blocks.append({"type": "text", "text": part["text"]})
         elif media_type.startswith("image/"):
-            source = {"type": "base64", "media_type": media_type, "data": string(data.get("data"))}
-            blocks.append({"type": "image", "source": source})
+            blocks.append(image(media_type, data.get("data")))
         elif part:
             notes.add(f"part with {', '.join(sorted(part)[:2])} left out")
     return clean_blocks(blocks)
@@ -112,7 +110,7 @@ class _Reader:
             self._given_id[given] = call_id
         self._calls += 1
         self._open.append((call.get("name"), call_id))
-        return {"type": "tool_use", "id": call_id, "name": string(call.get("name")), "input": mapping(call.get("args"))}
+        return called(call_id, call.get("name"), mapping(call.get("args")))
 
     def _response(self, response: Record) -> Block | None:
         given, name = response.get("id"), response.get("name")
@@ -123,7 +121,7 @@ class _Reader:
             self._notes.add("response to a function that was not called left out")
             return None
         self._open = [(n, i) for n, i in self._open if i != call_id]
-        return {"type": "tool_result", "tool_use_id": call_id, "content": response_text(response.get("response"))}
+        return returned(call_id, response_text(response.get("response")))
 
 
 def _contents(records: list[Record]) -> list[Record]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, Window
+from .claude_window import Block, Window, called, returned
 from .gemini import response_text, said
 from .lines import kind_of
 from .sessions import session_of
@@ -24,7 +24,6 @@ _SNAPSHOT = "<state_snapshot>"
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are Gemini CLI's."""
     head = records[0] if records else {}
     if "sessionId" in head and "projectHash" in head:
         return True
@@ -113,7 +112,8 @@ class _Reader:
             turn, calls = _turn(message), mappings(message.get("toolCalls"))
             if last and turn.usage is None and window.waits_for_user:
                 message_id = last  # the rest of a response that the client wrote in two pieces
-            blocks = [*said(message.get("content"), self._notes), *map(_call, calls)]
+            blocks = said(message.get("content"), self._notes)
+            blocks += [called(c.get("id"), c.get("name"), mapping(c.get("args"))) for c in calls]
             answer, is_new = window.assistant(message_id, blocks)
             if is_new and message_id not in self._carried:
                 answer.turn = turn
@@ -134,17 +134,10 @@ def _turn(message: Record) -> Turn:
     return Turn(0, known, seconds(message.get("timestamp")), first_text(message.get("model")))
 
 
-def _call(call: Record) -> Block:
-    name, arguments = string(call.get("name")), mapping(call.get("args"))
-    return {"type": "tool_use", "id": call.get("id"), "name": name, "input": arguments}
-
-
 def _result(call: Record) -> Block | None:
     """None for a call that never came back."""
     result = call.get("result")
     responses = [mapping(p.get("functionResponse")) for p in mappings(result)]
     texts = [response_text(r["response"]) for r in responses if "response" in r]
     texts += [result] if isinstance(result, str) else [b["text"] for b in said(result, Notes()) if "text" in b]
-    if not texts:
-        return None
-    return {"type": "tool_result", "tool_use_id": call.get("id"), "content": "\n".join(texts)}
+    return returned(call.get("id"), "\n".join(texts)) if texts else None

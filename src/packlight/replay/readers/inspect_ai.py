@@ -11,10 +11,10 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
-from .chat_log import ChatLog, call_of, clean_content, usage_of
+from .chat_log import ChatLog, call_of, clean_content
 from .sessions import runs_of, session_of
 from .snapshots import segments_of
-from .values import first_text, mapping, mappings, seconds
+from .values import first_text, mapping, mappings, seconds, usage_of
 
 Record = dict[str, Any]
 
@@ -22,7 +22,6 @@ _ATTACHMENT = "attachment://"
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are logs of inspect_ai."""
     return any(_is_log(r) for r in records[:20])
 
 

@@ -4,16 +4,15 @@ as `model_dump` (flat); or an object that holds such a list as `messages`, as La
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, Window, clean_blocks
+from .claude_window import Block, Window, called, clean_blocks, image_at, returned
 from .lines import kind_of
 from .sessions import session_of
-from .values import count, first_text, mapping, mappings, string
+from .values import first_text, mapping, mappings, string, usage_of
 
 Record = dict[str, Any]
 
@@ -23,7 +22,6 @@ _OURS = frozenset({"additional_kwargs", "response_metadata", "tool_call_id"})
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are LangChain's, or hold some."""
     messages = _messages(records)
     return bool(messages) and all(_kind_and_data(m)[0] for m in messages)
 
@@ -48,12 +46,12 @@ class _Reader:
 
     def take(self, answer_id: str, kind: str, data: Record) -> None:
         if kind == "ai":
-            calls = [_call(c) for key in ("tool_calls", "invalid_tool_calls") for c in mappings(data.get(key))]
-            answer, _ = self.window.assistant(answer_id, [*self._blocks(data.get("content")), *calls])
+            calls = [*mappings(data.get("tool_calls")), *mappings(data.get("invalid_tool_calls"))]
+            blocks = [called(c.get("id"), c.get("name"), c.get("args")) for c in calls]
+            answer, _ = self.window.assistant(answer_id, [*self._blocks(data.get("content")), *blocks])
             answer.turn = _turn(data)
         elif kind == "tool":
-            content = self._blocks(data.get("content"))
-            self.window.user([{"type": "tool_result", "tool_use_id": data.get("tool_call_id"), "content": content}])
+            self.window.user([returned(data.get("tool_call_id"), self._blocks(data.get("content")))])
         elif kind == "system" and self.window.is_empty and not self.system:
             self.system = "\n\n".join(b["text"] for b in self._blocks(data.get("content")) if "text" in b)
         elif kind in ("human", "system", "chat"):
@@ -67,13 +65,10 @@ class _Reader:
         """Text and images; calls stand in `tool_calls` as well, reasoning has no place in Chat Completions."""
         blocks = []
         for part in [{"type": "text", "text": p} if isinstance(p, str) else p for p in _listed(content)]:
-            url = mapping(part.get("image_url")).get("url") if isinstance(part, dict) else None
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 blocks.append({"type": "text", "text": part["text"]})
-            elif isinstance(url, str) and url.startswith("data:") and ";base64," in url:
-                media_type, _, data = url.removeprefix("data:").partition(";base64,")
-                source = {"type": "base64", "media_type": media_type, "data": data}
-                blocks.append({"type": "image", "source": source})
+            elif isinstance(part, dict) and (shown := image_at(mapping(part.get("image_url")).get("url"))):
+                blocks.append(shown)
             elif isinstance(part, dict) and kind_of(part) not in ("tool_use", "input_json_delta"):
                 self._notes.add(f"part of type {kind_of(part)!r} left out")
         return clean_blocks(blocks)
@@ -100,32 +95,10 @@ def _kind_and_data(message: Record) -> tuple[str, Record]:
     return (kind, data) if kind in _KINDS and isinstance(data, dict) else ("", {})
 
 
-def _call(call: Record) -> Block:
-    """The arguments of an invalid call are text."""
-    arguments = call.get("args")
-    return {
-        "type": "tool_use",
-        "id": call.get("id"),
-        "name": string(call.get("name")),
-        "input": arguments if isinstance(arguments, str | dict) else {},
-    }
-
-
 def _turn(data: Record) -> Turn:
     metadata = mapping(data.get("response_metadata"))
     model = first_text(metadata.get("model_name"), metadata.get("model"))
-    return Turn(0, _usage(mapping(data.get("usage_metadata"))), None, model)
-
-
-def _usage(usage: Record) -> Mapping[str, Json] | None:
-    details = mapping(usage.get("input_token_details"))
-    if not count(usage.get("input_tokens")):
-        return None
-    return {
-        "prompt_tokens": count(usage["input_tokens"]),
-        "completion_tokens": count(usage.get("output_tokens")),
-        "prompt_tokens_details": {
-            "cached_tokens": count(details.get("cache_read")),
-            "cache_write_tokens": count(details.get("cache_creation")),
-        },
-    }
+    counted = mapping(data.get("usage_metadata"))
+    details, sent = mapping(counted.get("input_token_details")), counted.get("input_tokens") or None
+    read, written = details.get("cache_read"), details.get("cache_creation")
+    return Turn(0, usage_of(sent, counted.get("output_tokens"), cached=read, written=written), None, model)

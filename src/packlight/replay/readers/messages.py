@@ -30,7 +30,6 @@ _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messa
 
 
 def recognise(records: list[Message]) -> bool:
-    """True when these are messages, or a request, or runs or logs that hold some."""
     if all(_is_spoken(r) for r in records) or all(_run_of(r) for r in records):
         return True
     if len(records) == 1 and not {"type", "role"} & records[0].keys():

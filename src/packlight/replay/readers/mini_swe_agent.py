@@ -15,7 +15,6 @@ _ROLES = ("system", "developer", "user")
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are mini-swe-agent's."""
     return any(_is_trajectory(r) for r in records[:20])
 
 

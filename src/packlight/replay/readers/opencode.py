@@ -13,7 +13,7 @@ from typing import Any
 from ...types import FormatName, Json
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_form import in_chat_form
-from .claude_window import Block, BlockWindows, clean_blocks
+from .claude_window import Block, BlockWindows, called, clean_blocks, image_at, returned
 from .lines import kind_of
 from .sessions import session_of
 from .values import anthropic_usage, mapping, mappings, number, string
@@ -26,7 +26,6 @@ _UNSEEN = frozenset({"step-start", "step-finish", "patch", "snapshot", "agent", 
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are opencode's."""
     if len(records) == 1:
         messages = mappings(records[0].get("messages"))
         return bool(messages) and all("info" in m and isinstance(m.get("parts"), list) for m in messages)
@@ -122,12 +121,12 @@ class _Reader(BlockWindows):
         self.window.assistant(str(message.get("id")), clean_blocks(summary))
 
     def _of_user(self, part: Record) -> list[Block]:
-        kind, url = kind_of(part), string(part.get("url"))
+        kind = kind_of(part)
         if kind == "text":
             return [] if part.get("ignored") else clean_blocks(part.get("text"))
-        if kind == "file" and url.startswith("data:image/") and ";base64," in url:
-            media_type, _, data = url.removeprefix("data:").partition(";base64,")
-            return [{"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}]
+        shown = image_at(part.get("url")) if kind == "file" else None
+        if shown and shown["source"]["media_type"].startswith("image/"):
+            return [shown]
         if kind not in _UNSEEN and not (kind == "file" and string(part.get("mime")).startswith("text/")):
             self.notes.add(f"part of type {kind!r} left out")
         return []
@@ -137,8 +136,7 @@ class _Reader(BlockWindows):
         if kind == "text" and isinstance(part.get("text"), str):
             return {"type": "text", "text": part["text"]}
         if kind == "tool":
-            arguments = mapping(mapping(part.get("state")).get("input"))
-            return {"type": "tool_use", "id": part.get("callID"), "name": string(part.get("tool")), "input": arguments}
+            return called(part.get("callID"), part.get("tool"), mapping(mapping(part.get("state")).get("input")))
         signature = mapping(metadata.get("anthropic")).get("signature")
         if kind == "reasoning" and self._is_claude and isinstance(signature, str) and signature:
             return {"type": "thinking", "thinking": string(part.get("text")), "signature": signature}
@@ -159,11 +157,9 @@ def _turn(message: Record, finished: Record) -> Turn:
 def _result(part: Record) -> Block | None:
     """None for a call that was broken off."""
     state = mapping(part.get("state"))
-    text = state.get("error") if state.get("status") == "error" else state.get("output")
-    if not isinstance(text, str):
-        return None
-    result = {"type": "tool_result", "tool_use_id": part.get("callID"), "content": text}
-    return {**result, "is_error": True} if state.get("status") == "error" else result
+    failed = state.get("status") == "error"
+    text = state.get("error" if failed else "output")
+    return returned(part.get("callID"), text, is_error=failed) if isinstance(text, str) else None
 
 
 def _steps(parts: list[Record]) -> Iterator[list[Record]]:

@@ -24,7 +24,6 @@ _NOT_DONE = ("null", "change_agent_state", "recall", "condensation_request")
 
 
 def recognise(records: list[Event]) -> bool:
-    """True when these are OpenHands' events, or results with a history of them."""
     first = [r for r in records[:20] if _is_event(r) or any(map(_is_event, _history(r)[:20]))]
     return len(first) * 2 > len(records[:20])
 

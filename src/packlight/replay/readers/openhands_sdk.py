@@ -20,7 +20,6 @@ _KINDS = frozenset({"SystemPromptEvent", "MessageEvent", "ActionEvent", "Condens
 
 
 def recognise(records: list[Event]) -> bool:
-    """True when these are events of the SDK."""
     return any(r.get("kind") in _KINDS for r in records[:20] if isinstance(r.get("kind"), str))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
-from .claude_window import Block, BlockWindows, clean_blocks
+from .claude_window import Block, BlockWindows, called, clean_blocks, image, returned
 from .lines import kind_of
 from .sessions import session_of
 from .values import anthropic_usage, count, first_text, mapping, mappings, number, seconds, string
@@ -29,7 +29,6 @@ _ROOT = -1
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are pi's."""
     for record in records[:50]:
         if kind_of(record) == "session" and "cwd" in record and isinstance(record.get("id"), str):
             return True
@@ -140,9 +139,8 @@ class _Reader(BlockWindows):
     def _said_to_model(self, message: Record) -> list[Block]:
         role = message.get("role")
         if role == "toolResult":
-            content = _blocks(message.get("content"))
-            result = {"type": "tool_result", "tool_use_id": message.get("toolCallId"), "content": content}
-            return [{**result, "is_error": True} if message.get("isError") is True else result]
+            is_error = message.get("isError") is True
+            return [returned(message.get("toolCallId"), _blocks(message.get("content")), is_error=is_error)]
         if role == "bashExecution":
             return [] if message.get("excludeFromContext") else [_text(_ran(message))]
         if role not in ("user", "custom", "hookMessage"):
@@ -182,8 +180,7 @@ def _spoken(message: Record) -> list[Block]:
 def _spoken_block(block: Block) -> Block | None:
     kind, signature = kind_of(block), block.get("thinkingSignature")
     if kind == "toolCall":
-        arguments = mapping(block.get("arguments"))
-        return {"type": "tool_use", "id": block.get("id"), "name": string(block.get("name")), "input": arguments}
+        return called(block.get("id"), block.get("name"), mapping(block.get("arguments")))
     if kind == "thinking" and block.get("redacted"):
         return {"type": "redacted_thinking", "data": string(signature)}
     if kind == "thinking" and signature:
@@ -194,16 +191,12 @@ def _spoken_block(block: Block) -> Block | None:
 
 def _blocks(content: Json) -> list[Block]:
     """Text and images, as the user and tools send them."""
-    return clean_blocks([_image(b) if kind_of(b) == "image" else _text(string(b.get("text"))) for b in _parts(content)])
-
-
-def _parts(content: Json) -> list[Block]:
-    return [_text(content)] if isinstance(content, str) else mappings(content)
-
-
-def _image(block: Block) -> Block:
-    media_type, data = string(block.get("mimeType")), string(block.get("data"))
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+    if isinstance(content, str):
+        return clean_blocks(content)
+    return clean_blocks([
+        image(string(b.get("mimeType")), b.get("data")) if kind_of(b) == "image" else _text(string(b.get("text")))
+        for b in mappings(content)
+    ])  # fmt: skip
 
 
 def _text(text: str) -> Block:

@@ -10,9 +10,9 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
-from .chat_log import clean_content, usage_of
+from .chat_log import clean_content, joined
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings
+from .values import first_text, mapping, mappings, usage_of
 
 Record = dict[str, Any]
 
@@ -20,7 +20,6 @@ _ROLES = {"system": "system", "assistant": "assistant", "tool-call": "assistant"
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are smolagents' records."""
     return any(isinstance(r.get("intermediate_steps"), list) and "agent_action_type" in r for r in records[:20])
 
 
@@ -48,23 +47,13 @@ def _segment(steps: list[Record]) -> Segment | None:
         if not content:
             continue
         if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] = _joined(messages[-1]["content"], content)
+            messages[-1]["content"] = joined(messages[-1]["content"], content)
             continue
         if role == "assistant" and asked:
             turns.append(Turn(len(messages), _usage(step.get("token_usage"))))
         asked = asked or role == "user"
         messages.append({"role": role, "content": content})
     return Segment(messages, turns) if turns else None
-
-
-def _joined(before: str | list[Json], behind: str | list[Json]) -> str | list[Json]:
-    if isinstance(before, str) and isinstance(behind, str):
-        return f"{before}\n{behind}"
-    return [*_parts(before), *_parts(behind)]
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _usage(usage: Json) -> Any:

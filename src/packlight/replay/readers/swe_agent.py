@@ -21,7 +21,6 @@ Record = dict[str, Any]
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are SWE-agent's."""
     return any(isinstance(r.get("history"), list) and isinstance(r.get("trajectory"), list) for r in records[:20])
 
 

@@ -17,7 +17,6 @@ _HEAD_KEYS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are requests and responses."""
     return any(kind_of(r) == "request" and _sent(r) for r in records[:20])
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..session import Notes, Session, Turn
-from .chat_log import ChatLog, call_of, usage_of
+from .chat_log import ChatLog, call_of
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings, seconds
+from .values import first_text, mapping, mappings, seconds, usage_of
 
 Record = dict[str, Any]
 
 
 def recognise(records: list[Record]) -> bool:
-    """True when these are results of tau2-bench, or simulations out of them."""
     return any(_simulations(r) for r in records[:20])
 
 

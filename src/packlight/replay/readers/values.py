@@ -20,6 +20,11 @@ def mappings(value: Json) -> list[dict[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
+def strings(value: Json) -> list[str]:
+    """The texts of a list."""
+    return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
+
+
 def string(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
@@ -61,3 +66,21 @@ def anthropic_usage(fresh: Json, cache_read: Json, cache_write: Json, output: Js
         "output_tokens": count(output),
     }
     return usage if sum(usage.values()) > usage["output_tokens"] else None
+
+
+def usage_of(prompt: Json, output: Json, *, cached: Json = 0, written: Json = 0) -> Mapping[str, Json] | None:
+    """A usage in the form of Chat Completions. None when it says nothing.
+
+    `prompt` should have the cached tokens in it. Some writers leave them out: it can't be the whole when it is
+    smaller than its parts.
+    """
+    if number(prompt) is None:
+        return None
+    sent, read, stored = count(prompt), count(cached), count(written)
+    if sent < read + stored:
+        sent += stored if sent >= read else read + stored
+    return {
+        "prompt_tokens": sent,
+        "completion_tokens": count(output),
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": stored},
+    }
