@@ -201,6 +201,44 @@ def test_each_clearing_costs_what_it_clears() -> None:
     assert len({id(m) for s in segments for m in s.messages}) < 1_100
 
 
+def test_what_was_sent_in_the_place_of_results() -> None:
+    """Several large results in one message: the client keeps them whole in the file, and says what it sent."""
+    log = Log()
+    log.user("go")
+    log.says("m1", call("a"))
+    log.result("a", "long")
+    log.says("m1", call("b"))
+    log.result("b", "short")
+    sent = {"kind": "tool-result", "toolUseId": "a", "replacement": "<persisted-output>"}
+    log.add("content-replacement", replacements=[sent, {"toolUseId": ["b"]}, None])
+    log.add("content-replacement", agentId="sub", replacements=[{"toolUseId": "b", "replacement": "no"}])
+    log.says("m2", text("done"))
+    session = log.read()
+    assert [b["content"] for b in session.segments[0].messages[2]["content"]] == ["<persisted-output>", "short"]
+    assert session.notes == []
+
+
+def test_file_of_a_sub_agent() -> None:
+    """In a file of its own a sub-agent is the session; beside others it is left out."""
+    log = Log()
+    log.user("look", isSidechain=True, agentId="x")
+    log.says("m1", text("found"), isSidechain=True, agentId="x")
+    assert log.read().turns == 1
+    log.user("go")
+    log.says("m2", text("done"))
+    session = log.read()
+    assert session.turns == 1 and session.segments[0].messages[0]["content"][0]["text"] == "go"
+    assert session.notes == ["2 x record of a sub-agent left out"]
+
+
+def test_cut_inside_the_conversation_is_told() -> None:
+    log = Log()
+    first = log.user("go")
+    log.says("m1", text("one"))
+    log.add("system", subtype="snip_boundary", snipMetadata={"removedUuids": [first]})
+    assert log.read().notes == ["1 x cut inside the conversation by the client: what it took out is still shown"]
+
+
 def test_abandoned_branch_is_dropped() -> None:
     log = Log()
     start = log.user("go")

@@ -7,6 +7,7 @@ them. The system prompt and the tools are not recorded.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,32 +16,20 @@ from .attachments import text_of
 from .claude_window import BlockWindows, clean_blocks
 from .lines import kind_of
 from .sessions import session_of
-from .values import count, first_text, mapping, mappings, seconds, strings
+from .values import count, first_text, mapping, mappings, seconds, string, strings
 
 Record = dict[str, Any]
 
 _SUMMARY = "This session is being continued from a previous conversation that ran out of context."
 _SYNTHETIC = "<synthetic>"
-_BOOKKEEPING = frozenset(
-    {
-        "progress",
-        "summary",
-        "file-history-snapshot",
-        "queue-operation",
-        "custom-title",
-        "ai-title",
-        "agent-name",
-        "last-prompt",
-        "mode",
-        "pr-link",
-        "result",
-        "stream_event",
-        "rate_limit_event",
-        "permission-mode",
-        "tag",
-        "worktree-state",
-    }
-)
+_BOOKKEEPING = frozenset({
+    "progress", "summary", "file-history-snapshot", "file-history-delta", "queue-operation", "custom-title", "ai-title",
+    "agent-name", "agent-color", "agent-setting", "last-prompt", "mode", "permission-mode", "pr-link", "tag",
+    "relocated", "worktree-state", "attribution-snapshot", "speculation-accept", "content-replacement", "continued-in",
+    "cost-state", "ended-by-model", "bridge-session", "observer-ref", "isolation-latch", "atis-latch", "frame-link",
+    "marble-origami-snapshot", "result", "stream_event", "rate_limit_event",
+})  # fmt: skip
+"""Kinds of records that are nothing to the model, up to 2.1.258."""
 _MOST_ABANDONED_RATIO = 0.5
 
 
@@ -59,8 +48,8 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """The one session that a file holds."""
-    reader = _Reader(notes)
     records = _main_chain(_once(records, notes), notes)
+    reader = _Reader(notes, _replacements(records))
     for record in _without_abandoned(records, notes):
         reader.take(record)
     reader.end()
@@ -70,8 +59,9 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 class _Reader(BlockWindows):
     """Walks the records once."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, replaced: Mapping[str, str]) -> None:
         super().__init__(notes)
+        self._replaced = replaced
         self._seen: dict[str, Record] = {}
         self._preserved: list[str] = []
         self._prompt_due = False
@@ -110,7 +100,7 @@ class _Reader(BlockWindows):
             entry.turn.usage = message["usage"]  # the last record of a response has the final figures
 
     def _user(self, record: Record) -> None:
-        blocks = clean_blocks(_message(record).get("content"))
+        blocks = self._as_sent(record)
         if self._is_summary(record, blocks):
             if not self.window.is_empty:
                 self._new_window()  # 1.0.x logs no boundary
@@ -121,6 +111,12 @@ class _Reader(BlockWindows):
         self.window.user(blocks)
         if self._preserved:
             self._keep_preserved()
+
+    def _as_sent(self, record: Record) -> list[Record]:
+        """What a user's record says; a result as what the client sent in its place."""
+        blocks = clean_blocks(_message(record).get("content"))
+        texts = [self._replaced.get(string(b.get("tool_use_id"))) for b in blocks]
+        return [b if t is None else {**b, "content": t} for b, t in zip(blocks, texts, strict=True)]
 
     def _is_summary(self, record: Record, blocks: list[Record]) -> bool:
         first = blocks[0].get("text") if blocks else None
@@ -144,6 +140,8 @@ class _Reader(BlockWindows):
         elif subtype == "microcompact_boundary":
             metadata = mapping(record.get("microcompactMetadata"))
             self.clear(strings(metadata.get("compactedToolIds")), count(metadata.get("preTokens")) or None)
+        elif subtype == "snip_boundary":
+            self.notes.add("cut inside the conversation by the client: what it took out is still shown")
         elif subtype == "init":
             self._prompt_due = True
 
@@ -162,7 +160,14 @@ class _Reader(BlockWindows):
             if kind_of(record) == "assistant":
                 self._assistant(record, live=False)
             elif kind_of(record) == "user":
-                self.window.user(clean_blocks(_message(record).get("content")))
+                self.window.user(self._as_sent(record))
+
+
+def _replacements(records: list[Record]) -> dict[str, str]:
+    """By call: what was sent for a result that was too large beside the others of its message."""
+    logged = [r for r in records if kind_of(r) == "content-replacement" and not r.get("agentId")]
+    found = [one for r in logged for one in mappings(r.get("replacements"))]
+    return {string(f.get("toolUseId")): f["replacement"] for f in found if isinstance(f.get("replacement"), str)}
 
 
 def _session_id(records: list[Record]) -> str:
@@ -196,6 +201,8 @@ def _once(records: list[Record], notes: Notes) -> list[Record]:
 
 def _main_chain(records: list[Record], notes: Notes) -> list[Record]:
     main = [r for r in records if not (r.get("isSidechain") or r.get("parent_tool_use_id"))]
+    if not any(kind_of(r) in ("user", "assistant") for r in main):
+        return records  # a sub-agent's own file
     notes.add("record of a sub-agent left out", len(records) - len(main))
     return main
 
