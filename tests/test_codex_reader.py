@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from packlight.replay.session import RecordedCompaction
+from packlight.tokens.usage import input_tokens
 from reader_helpers import CONTEXT, META, THINKS, assert_sound, item, lines, one, output, requests, said, tool, usage
 
 
@@ -145,3 +146,31 @@ def test_codex_tool_search() -> None:
     assert_sound(session)
     assert [i["type"] for i in requests(session)[-1]] == ["message", "tool_search_call", "tool_search_output"]
     assert session.notes == []
+
+
+def test_codex_first_layout() -> None:
+    """Of 2025: a header without git, bare items, no times and no usage."""
+    bare = [
+        said("user", "go")["payload"],
+        tool("a")["payload"],
+        output("a")["payload"],
+        said("assistant", "x")["payload"],
+    ]
+    header = {"id": "s", "timestamp": "2025-09-02T17:17:41Z", "instructions": None}
+    session = one(lines(header, *bare))
+    assert (session.reader, session.name, [t.end for t in session.segments[0].turns]) == ("codex", "s", [1, 3])
+    session = one(lines(header, {"record_type": "state"}, *bare))
+    assert session.turns == 2 and session.notes == []
+
+
+def test_codex_usage_without_a_total() -> None:
+    last = {"type": "token_count", "info": {"last_token_usage": {"input_tokens": 7}}}
+    session = one(lines(META, said("user", "go"), said("assistant", "x"), {"type": "event_msg", "payload": last}))
+    assert [input_tokens(t.usage) for t in session.segments[0].turns] == [7]
+
+
+def test_codex_fork_is_told() -> None:
+    child = {"type": "session_meta", "payload": {"id": "child", "forked_from_id": "s"}}
+    session = one(lines(child, META, said("user", "go"), said("assistant", "x"), usage(7)))
+    assert session.name == "child"
+    assert session.notes == ["1 x session that goes on from another: what was copied from there counts too"]

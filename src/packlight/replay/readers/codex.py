@@ -44,7 +44,7 @@ _BOOKKEEPING = frozenset(
 
 def recognise(records: list[Record]) -> bool:
     first = next(iter(records), {})
-    if "record_type" in first or ("instructions" in first and "git" in first and "id" in first):
+    if "record_type" in first or ("instructions" in first and {"id", "timestamp"} <= first.keys()):
         return True
     kinds = {kind_of(r) for r in records[:50] if isinstance(r.get("payload"), dict)}
     return bool(kinds & {"session_meta", "response_item", "turn_context", "event_msg", "compacted"})
@@ -109,7 +109,8 @@ class _Reader:
     def _meta(self, payload: Record) -> None:
         if self.session_id is not None:
             return  # a resumed or forked session repeats it: the first one counts
-        self.session_id = str(payload.get("id"))
+        self.session_id, forked = str(payload.get("id")), payload.get("forked_from_id")
+        self._notes.add("session that goes on from another: what was copied from there counts too", bool(forked))
         base = payload.get("base_instructions")
         self.instructions = first_text(base.get("text") if isinstance(base, dict) else payload.get("instructions"))
 
@@ -150,9 +151,12 @@ class _Reader:
         kind, info = kind_of(payload), payload.get("info")
         if kind == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
-        if kind != "token_count" or not isinstance(info, dict) or info.get("total_token_usage") == self._total:
+        if kind != "token_count" or not isinstance(info, dict):
+            return
+        total = info.get("total_token_usage")
+        if total is not None and total == self._total:
             return  # written again, or an estimate after a compaction
-        self._total = info.get("total_token_usage")
+        self._total = total
         usage = info.get("last_token_usage")
         if not isinstance(usage, dict):
             return
