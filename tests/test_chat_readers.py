@@ -260,6 +260,24 @@ def test_copilot() -> None:
     ]
 
 
+def test_copilot_stream() -> None:
+    """As `--output-format json` prints it: pieces first, sub-agents told by a field of the event."""
+    pieces = [event("assistant.message_delta", messageId="m1", deltaContent="x") for _ in range(80)]
+    inner = [{**copilot("s1", "inner", "b"), "agentId": "sub"}, event("tool.execution_complete", toolCallId="b")]
+    inner[1]["agentId"] = "sub"
+    session = read(
+        event("session.tools_updated", model="gpt-5.5"),
+        event("user.message", content="go"),
+        *pieces,
+        *inner,
+        copilot("m1", "done"),
+        {"type": "result", "exitCode": 0},
+    )
+    assert session.reader == "copilot"
+    assert spoken(session) == [("user", "go"), ("assistant", "done")]
+    assert session.notes == ["2 x event of a sub-agent left out"]
+
+
 def test_copilot_compaction() -> None:
     session = read(
         START,

@@ -17,7 +17,11 @@ from .values import count, first_text, mapping, mappings, seconds, string
 
 Record = dict[str, Any]
 
-_BOOKKEEPING = ("hook.", "permission.", "session.", "tool.", "assistant.", "subagent.", "skill.", "abort", "external_")
+_KEYS = frozenset({"messageId", "toolCallId", "toolRequests", "turnId"})
+_BOOKKEEPING = (
+    *("hook.", "permission.", "session.", "tool.", "assistant.", "subagent.", "skill.", "abort", "external_"),
+    "result",
+)
 
 
 def recognise(records: list[Record]) -> bool:
@@ -25,10 +29,7 @@ def recognise(records: list[Record]) -> bool:
         data = mapping(record.get("data"))
         if kind_of(record) == "session.start" and ("copilotVersion" in data or "producer" in data):
             return True
-        if (
-            kind_of(record) in ("assistant.message", "tool.execution_complete")
-            and {"messageId", "toolCallId"} & data.keys()
-        ):
+        if kind_of(record).startswith(("assistant.", "tool.")) and _KEYS & data.keys():
             return True
     return False
 
@@ -53,7 +54,7 @@ class _Reader(BlockWindows):
 
     def take(self, event: Record) -> None:
         kind, data = kind_of(event), mapping(event.get("data"))
-        if data.get("parentToolCallId"):
+        if data.get("parentToolCallId") or event.get("agentId"):
             self.notes.add("event of a sub-agent left out")
         elif kind == "session.start":
             self.session_id = self.session_id or string(data.get("sessionId"))
