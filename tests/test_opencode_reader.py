@@ -164,3 +164,33 @@ def test_storage_is_the_export() -> None:
     (stored,) = read_sessions(SESSIONS / "opencode-storage.json")
     whole = exported.segments[0].messages
     assert stored.segments[0].messages == whole[: len(stored.segments[0].messages)]
+
+
+def test_compaction_that_keeps_the_newest_turns() -> None:
+    """They stand behind the summary, and none of them is a call of the new window."""
+    talk = Talk()
+    talk.user(text("old"))
+    talk.says(text("done"))
+    talk.user(text("new"))
+    talk.says(tool("a"))
+    talk.user({"type": "compaction", "auto": True, "tail_start_id": "s102"})
+    talk.says(text("Half of it."), summary=True, error={"name": "MessageAbortedError"})
+    talk.says(text("The old was done."), summary=True)
+    talk.user(text("go on"))
+    talk.says(text("ended"))
+    session = talk.read()
+    after = session.segments[1]
+    assert words(session, 0) == ["old", "done", "new", "tool_use", "out of a"]
+    assert words(session) == [
+        *("What did we do so far?", "The old was done.", "new", "tool_use", "out of a", "go on", "ended"),
+    ]
+    assert [t.end for t in after.turns] == [5]
+    assert after.compaction == RecordedCompaction("compaction", "The old was done.", 3)
+    assert session.notes == ["1 x compaction that failed"]
+
+
+def test_command_of_the_user_run_by_a_sub_agent() -> None:
+    talk = Talk()
+    talk.user({"type": "subtask", "prompt": "look", "agent": "explore"})
+    talk.says(text("found"))
+    assert words(talk.read()) == ["The following tool was executed by the user", "found"]

@@ -22,6 +22,7 @@ Record = dict[str, Any]
 
 _ASKED = "What did we do so far?"
 """What stands before the summary, as the user's word."""
+_SUBTASK = "The following tool was executed by the user"
 _UNSEEN = frozenset({"step-start", "step-finish", "patch", "snapshot", "agent", "retry", "compaction"})
 
 
@@ -80,27 +81,38 @@ class _Reader(BlockWindows):
         self._is_claude = is_claude
         self._pruned: list[tuple[float, str]] = []
         """When the client cleared a result, and of which call."""
+        self._told: list[Record] = []
+        """The messages so far, without summaries."""
+        self._tail: Json = None
+        """Id of the message from which on the next compaction keeps what there is."""
 
     def take(self, message: Record) -> None:
+        if message.get("role") == "assistant" and message.get("summary") is True:
+            self._compacted(message)
+            return
+        marker = next((p for p in message["parts"] if kind_of(p) == "compaction"), None)
+        self._tail = marker.get("tail_start_id") if marker else self._tail
+        self._told.append(message)
+        self._add(message, live=True)
+
+    def _add(self, message: Record, *, live: bool) -> None:
         if message.get("role") == "user":
             self.window.user([b for p in message["parts"] for b in self._of_user(p)])
         elif message.get("role") != "assistant":
             self.notes.add("message of unknown role left out")
-        elif message.get("summary") is True:
-            self._compacted(message)
         else:
             self._clear_pruned(number(mapping(message.get("time")).get("created")) or 0)
             for step, parts in enumerate(_steps(message["parts"])):
-                self._step(f"{message.get('id')} {step}", message, parts)
+                self._step(f"{message.get('id')} {step}", message, parts, live=live)
 
-    def _step(self, ident: str, message: Record, parts: list[Record]) -> None:
+    def _step(self, ident: str, message: Record, parts: list[Record], *, live: bool) -> None:
         blocks = [b for p in parts if (b := self._of_model(p))]
         finished = next((p for p in reversed(parts) if kind_of(p) == "step-finish"), message)
         turn = _turn(message, finished)
         if not blocks and not turn.usage:
             return  # broken off before anything came back
         answer, _ = self.window.assistant(ident, clean_blocks(blocks))
-        answer.turn = turn
+        answer.turn = turn if live else None
         self.window.user([r for p in parts if kind_of(p) == "tool" and (r := _result(p))])
         for part in parts:
             at = number(mapping(mapping(part.get("state")).get("time")).get("compacted"))
@@ -114,16 +126,26 @@ class _Reader(BlockWindows):
         self.clear(due)
 
     def _compacted(self, message: Record) -> None:
+        """The summary, and behind it what it does not stand for; the summary of a call that failed is none."""
         summary = "\n\n".join(string(p.get("text")) for p in message["parts"] if kind_of(p) == "text")
-        self.begin(RecordedCompaction("compaction", summary))
-        self._pruned = []
+        if message.get("error") or not summary:
+            self.notes.add("compaction that failed")
+            return
+        ids = [m.get("id") for m in self._told]
+        kept = self._told[ids.index(self._tail) :] if self._tail in ids else []
+        self.begin(RecordedCompaction("compaction", summary, len(kept)))
+        self._pruned, self._tail = [], None
         self.window.text(_ASKED)
         self.window.assistant(str(message.get("id")), clean_blocks(summary))
+        for earlier in kept:
+            self._add(earlier, live=False)
 
     def _of_user(self, part: Record) -> list[Block]:
         kind = kind_of(part)
         if kind == "text":
             return [] if part.get("ignored") else clean_blocks(part.get("text"))
+        if kind == "subtask":
+            return [{"type": "text", "text": _SUBTASK}]
         shown = image_at(part.get("url")) if kind == "file" else None
         if shown and shown["source"]["media_type"].startswith("image/"):
             return [shown]
