@@ -9,7 +9,7 @@ import pytest
 from packlight.errors import InvalidRequest
 from packlight.replay.readers import read_sessions
 from packlight.replay.session import Session
-from packlight.tokens.usage import input_tokens
+from packlight.tokens.usage import cache_read_tokens, input_tokens
 from reader_helpers import SESSIONS, assert_sound, lines, one
 
 
@@ -173,6 +173,24 @@ def test_openhands_sdk() -> None:
     assert contents(session, 1) == [part("s"), [*part("go"), *part("more")], "S", part("bye")]
 
 
+def test_openhands_sdk_results() -> None:
+    """The results of an evaluation hold events of V1, and beside them the usage of each response."""
+    function = {"id": "a", "name": "terminal", "arguments": "{}"}
+    named = {"tool_name": "terminal", "tool_call_id": "a"}
+    history = [
+        {"kind": "MessageEvent", "source": "user", "llm_message": {"content": [{"type": "text", "text": "go"}]}},
+        {"kind": "ActionEvent", "source": "agent", "tool_call": function, "llm_response_id": "r", **named},
+        {"kind": "ObservationEvent", "observation": {"content": [{"type": "text", "text": "A"}]}, **named},
+    ]
+    told = {"model": "m", "response_id": "r", "prompt_tokens": 90, "completion_tokens": 3, "cache_read_tokens": 70}
+    result = {"instance_id": "i", "history": history, "metrics": {"token_usages": [told, {"response_id": []}, None]}}
+    session = one(lines(result))
+    (turn,) = session.segments[0].turns
+    assert (session.reader, session.name, session.model) == ("openhands-sdk", "i", "m")
+    assert (input_tokens(turn.usage), cache_read_tokens(turn.usage)) == (90, 70)
+    assert [s.name for s in read_sessions(lines(result, {**result, "instance_id": "j"}))] == ["#0", "#1"]
+
+
 # SWE-agent, mini-swe-agent
 
 
@@ -212,6 +230,40 @@ def test_mini_swe_agent_of_text() -> None:
     assert session.segments[0].messages[1] == {"role": "assistant", "content": "```bash\nls\n```"}
     assert [input_tokens(t.usage) for t in session.segments[0].turns] == [4, 4]
     assert session.notes == ["1 x message of the agent itself ('exit') left out"]
+
+
+def test_mini_swe_agent_of_the_responses_api() -> None:
+    """A reply stands in the place of a message, what its calls gave back behind it as items."""
+    reply = {
+        "object": "response",
+        "id": "r1",
+        "model": "gpt-5.5-2026",
+        "output": [
+            {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "call_id": "a", "name": "bash", "arguments": "{}"},
+        ],
+        "usage": {"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}, "output_tokens": 5},
+        "extra": {"actions": [], "timestamp": 5.0},
+    }
+    record = {
+        "trajectory_format": "mini-swe-agent-1.1",
+        "messages": [
+            {"role": "system", "content": "Be good."},
+            {"role": "user", "content": "go", "extra": {"x": 1}},
+            reply,
+            {"type": "function_call_output", "call_id": "a", "output": "A", "extra": {"returncode": 0}},
+            {"role": "exit", "content": "patch"},
+        ],
+    }
+    session = one(lines(record))
+    assert_sound(session)
+    assert (session.reader, session.format, session.model) == ("mini-swe-agent", "responses", "gpt-5.5-2026")
+    assert session.segments[0].messages[1:] == [
+        {"role": "user", "content": "go"},
+        *reply["output"],
+        {"type": "function_call_output", "call_id": "a", "output": "A"},
+    ]
+    assert [(t.end, input_tokens(t.usage), t.seconds) for t in session.segments[0].turns] == [(2, 50, 5.0)]
 
 
 def test_cursor_is_refused() -> None:

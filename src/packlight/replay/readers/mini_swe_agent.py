@@ -1,11 +1,16 @@
-"""mini-swe-agent trajectories (`.traj.json`): Chat messages, what the agent knows of each under `extra`."""
+"""mini-swe-agent trajectories (`.traj.json`): Chat messages, what the agent knows of each under `extra`.
+
+Models that are asked through the Responses API leave its whole reply in the place of a message, and items behind it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..session import Notes, Session, Turn
+from ...types import FormatName
+from ..session import Notes, Segment, Session, Turn
 from .chat_log import ChatLog, calls_of
+from .lines import kind_of
 from .sessions import runs_of, session_of
 from .values import first_text, mapping, mappings, seconds
 
@@ -24,8 +29,11 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
 
 
 def _session(record: Record, name: str, notes: Notes) -> Session:
+    messages = mappings(record["messages"])
+    if any(_is_reply(m) for m in messages):
+        return _of(record, "responses", _items(messages, notes), name, notes)
     log = ChatLog(notes)
-    for message in mappings(record["messages"]):
+    for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "assistant":
             _answer(log, message)
@@ -35,10 +43,35 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
             log.say(str(role), content)
         else:  # `exit`: how it ended
             notes.add(f"message of the agent itself ({role!r}) left out")
-    session = session_of("mini-swe-agent", "chat", [log.segment()], notes, name, record.get("instance_id"))
+    return _of(record, "chat", log.segment(), name, notes)
+
+
+def _of(record: Record, format: FormatName, segment: Segment | None, name: str, notes: Notes) -> Session:
+    session = session_of("mini-swe-agent", format, [segment], notes, name, record.get("instance_id"))
     config = mapping(mapping(record.get("info")).get("config"))
-    session.model = first_text(mapping(config.get("model")).get("model_name"))
+    session.model = first_text(mapping(config.get("model")).get("model_name"), session.model)
     return session
+
+
+def _is_reply(message: Record) -> bool:
+    return message.get("object") == "response"
+
+
+def _items(messages: list[Record], notes: Notes) -> Segment:
+    """The items of the Responses API, one call a reply."""
+    items: list[Record] = []
+    turns: list[Turn] = []
+    for message in messages:
+        extra = mapping(message.get("extra"))
+        if _is_reply(message):
+            usage, model = mapping(message.get("usage")) or None, first_text(message.get("model"))
+            turns += [Turn(len(items), usage, seconds(extra.get("timestamp")), model)] if items else []
+            items += mappings(message.get("output"))
+        elif message.get("role") in _ROLES or kind_of(message) == "function_call_output":
+            items.append({k: v for k, v in message.items() if k != "extra"})
+        else:
+            notes.add(f"message of the agent itself ({message.get('role')!r}) left out")
+    return Segment(items, turns)
 
 
 def _answer(log: ChatLog, message: Record) -> None:

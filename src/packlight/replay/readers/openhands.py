@@ -7,6 +7,7 @@ call (old files, agents that write their actions as text) become text.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...types import Json
@@ -14,7 +15,7 @@ from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_log import ChatLog, Round, call_of, calls_of
 from .openhands_text import action_text, observation_text
 from .sessions import Windows, runs_of, session_of
-from .values import first_text, mapping, mappings, seconds
+from .values import first_text, mapping, mappings, seconds, string, usage_of
 
 Event = dict[str, Any]
 
@@ -24,35 +25,49 @@ _NOT_DONE = ("null", "change_agent_state", "recall", "condensation_request")
 
 
 def recognise(records: list[Event]) -> bool:
-    first = [r for r in records[:20] if _is_event(r) or any(map(_is_event, _history(r)[:20]))]
+    first = [r for r in records[:20] if _is_event(r) or any(map(_is_event, events_of(r)[:20]))]
     return len(first) * 2 > len(records[:20])
 
 
 def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
     """One session for each instance of an evaluation, or the one that the events are."""
-    if any(_is_event(r) for r in records):
-        return [run({}, records, name, notes)]
-    found = runs_of(records, _history, name=name, notes=notes)
-    return [run(record, _history(record), named, own) for record, named, own in found]
+    return read_runs("openhands", records, _is_event, name, notes)
 
 
-def run(record: Event, events: list[Event], name: str, notes: Notes, reader: str = "openhands") -> Session:
-    """The session that these events are; `record` is the result of an evaluation that holds them."""
-    history = _History(notes)
+def read_runs(
+    reader: str,
+    records: list[Event],
+    is_event: Callable[[Event], bool],
+    name: str,
+    notes: Notes,
+    known: Callable[[list[Event], Notes], list[Event]] = lambda events, _: events,
+) -> list[Session]:
+    """One session for each instance of an evaluation, or the one that the events are; `known` makes V0 of them."""
+    if any(map(is_event, records)):
+        return [_session(reader, {}, known(records, notes), name, notes)]
+    found = runs_of(records, events_of, name=name, notes=notes)
+    return [_session(reader, record, known(events_of(record), own), named, own) for record, named, own in found]
+
+
+def _session(reader: str, record: Event, events: list[Event], name: str, notes: Notes) -> Session:
+    metrics = mapping(record.get("metrics"))
+    history = _History(notes, {string(u.get("response_id")): u for u in mappings(metrics.get("token_usages"))})
     for event in events:
         history.take(event)
     history.end()
-    config = mapping(mapping(record.get("metadata")).get("llm_config"))
+    about = mapping(record.get("metadata"))
+    model = first_text(*(mapping(about.get(key)).get("model") for key in ("llm_config", "llm")))
     head = {"tools": history.tools or None}
-    names, model = (name, record.get("instance_id")), first_text(config.get("model"))
-    return session_of(reader, "chat", history.segments, notes, *names, model=model, head=head)
+    return session_of(reader, "chat", history.segments, notes, name, record.get("instance_id"), model=model, head=head)
 
 
 class _History(Windows[ChatLog]):
     """Walks the events once; holds the history as it stands."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, usages: Mapping[str, Event]) -> None:
         super().__init__(ChatLog, notes)
+        self._usages = usages
+        """What the results tell of each response, by its id."""
         self.tools: list[Json] = []
         self._events: list[Event] = []
         """Those not forgotten: the history that a condensation works on."""
@@ -83,13 +98,13 @@ class _History(Windows[ChatLog]):
         elif isinstance(metadata, dict):
             self._response(event, metadata, live=live)
         else:
-            self.window.answer(action_text(event), turn=_turn(event, {}) if live else None)
+            self.window.answer(action_text(event), turn=self._turn(event, {}) if live else None)
 
     def _response(self, event: Event, metadata: Event, *, live: bool) -> None:
         """One response can have several actions; each of them has it whole."""
         response = mapping(metadata.get("model_response"))
         message = mapping(next(iter(mappings(response.get("choices"))), {}).get("message"))
-        turn = _turn(event, response) if live else None
+        turn = self._turn(event, response) if live else None
         if event.get("action") == "finish":  # kept as words, not as a call (its result is never recorded)
             self.window.answer(action_text(event), turn=turn)
             return
@@ -105,6 +120,14 @@ class _History(Windows[ChatLog]):
         else:
             known = {c.id for c in entry.calls}
             self.window.more_calls(entry, (c for c in calls if c.id not in known))
+
+    def _turn(self, event: Event, response: Event) -> Turn:
+        told = self._usages.get(string(response.get("id")), {})
+        read, written = told.get("cache_read_tokens"), told.get("cache_write_tokens")
+        known = usage_of(told.get("prompt_tokens"), told.get("completion_tokens"), cached=read, written=written)
+        usage = mapping(response.get("usage")) or known
+        model = first_text(response.get("model"), told.get("model"))
+        return Turn(0, usage, seconds(event.get("timestamp")), model)
 
     def _observation(self, event: Event) -> None:
         metadata, text = event.get("tool_call_metadata"), observation_text(event)
@@ -150,16 +173,11 @@ def _known(event: Event) -> bool:
     return isinstance(event.get("id"), (int, str))
 
 
-def _turn(event: Event, response: Event) -> Turn:
-    usage = mapping(response.get("usage")) or None
-    return Turn(0, usage, seconds(event.get("timestamp")), first_text(response.get("model")))
-
-
 def _args(event: Event) -> Event:
     return mapping(event.get("args"))
 
 
-def _history(record: Event) -> list[Event]:
+def events_of(record: Event) -> list[Event]:
     """The events of a result; very old ones have pairs of action and observation."""
     history = record.get("history")
     events: list[Event] = []

@@ -1,4 +1,5 @@
-"""OpenHands V1 (software-agent-sdk): events with a `kind`, one call an `ActionEvent`. They hold no usage.
+"""OpenHands V1 (software-agent-sdk): events with a `kind`, one call an `ActionEvent`. They hold no usage; the results
+of an evaluation do, by response.
 
 Each event is put into the form of the V0 events, which stand for the same things.
 """
@@ -9,8 +10,8 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Session
-from .openhands import run
-from .values import mapping, mappings
+from .openhands import events_of, read_runs
+from .values import mapping, mappings, string
 
 Event = dict[str, Any]
 
@@ -20,20 +21,26 @@ _KINDS = frozenset({"SystemPromptEvent", "MessageEvent", "ActionEvent", "Condens
 
 
 def recognise(records: list[Event]) -> bool:
-    return any(r.get("kind") in _KINDS for r in records[:20] if isinstance(r.get("kind"), str))
+    return any(map(_is_event, [*records[:20], *(e for r in records[:20] for e in events_of(r)[:20])]))
 
 
 def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that the events are."""
-    events = [e for e in map(_as_v0, records) if e]
-    notes.add("event that the model does not see skipped", len(records) - len(events))
-    return [run({}, events, name, notes, "openhands-sdk")]
+    """One session for each instance of an evaluation, or the one that the events are."""
+    return read_runs("openhands-sdk", records, _is_event, name, notes, _as_v0)
 
 
-def _as_v0(event: Event) -> Event | None:
-    kind = event.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        return None
+def _as_v0(events: list[Event], notes: Notes) -> list[Event]:
+    seen = [e for e in events if _is_event(e)]
+    notes.add("event that the model does not see skipped", len(events) - len(seen))
+    return [_one_as_v0(e) for e in seen]
+
+
+def _is_event(event: Event) -> bool:
+    return string(event.get("kind")) in _KINDS
+
+
+def _one_as_v0(event: Event) -> Event:
+    kind = string(event.get("kind"))
     v0 = {k: v for k, v in event.items() if k in ("id", "timestamp", "source")}
     if kind == "SystemPromptEvent":
         content = _parts([event.get("system_prompt"), event.get("dynamic_context")])
