@@ -79,6 +79,14 @@ def test_message_a_line() -> None:
     assert [(t.end, input_tokens(t.usage)) for t in session.segments[0].turns] == [(1, 50)]
 
 
+def test_system_prompt_of_kimi() -> None:
+    session = one(
+        lines({"role": "_system_prompt", "content": "You are."}, CHAT[1], {"role": "assistant", "content": "x"})
+    )
+    assert session.segments[0].messages[0] == {"role": "system", "content": "You are."}
+    assert [t.end for t in session.segments[0].turns] == [2]
+
+
 @pytest.mark.parametrize("values", [CHAT, ANTHROPIC, RESPONSES, [{"traj": CHAT}, {"traj": CHAT[:2]}],
     [{"model": "m", "messages": CHAT, "tools": []}, {"messages": CHAT, "response": {"model": "n"}}]])  # fmt: skip
 def test_way_of_writing_does_not_matter(values: list[Any]) -> None:

@@ -50,13 +50,15 @@ def read(records: list[Message], *, name: str, notes: Notes, format: str | None 
 
 
 def _of_messages(records: list[Message], *, name: str, notes: Notes, format: str | None) -> Session:
-    """Those whose role begins with `_` are the client's own (Kimi)."""
+    """Those whose role begins with `_` are the client's own (Kimi); one of them is its system prompt."""
     messages: list[Message] = []
     usage_at: dict[int, Mapping[str, Json]] = {}
     for record in records:
         role = str(record.get("role"))
         if role == "_usage":
             usage_at[len(messages)] = {"prompt_tokens": record.get("token_count")}
+        elif role == "_system_prompt":
+            messages.append({"role": "system", "content": record.get("content")})
         elif not role.startswith("_"):
             messages.append(record)
     session = _session(messages, name=name, notes=notes, format=format)
