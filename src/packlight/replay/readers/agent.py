@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...errors import InvalidRequest
 from ...formats import FORMATS
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
 from .sessions import session_of
-from .values import first_text, mapping, seconds
+from .values import Record, first_text, mapping, seconds
 
 VERSION = 1
-Record = dict[str, Any]
 
 
 def begins(record: Record) -> bool:

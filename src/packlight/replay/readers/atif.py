@@ -13,25 +13,23 @@ from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_log import Call, ChatLog, Round, as_parts, call_of, clean_content, joined
 from .sessions import Windows, runs_of, session_of
-from .values import as_text, first_text, mapping, mappings, seconds, string, usage_of
-
-Step = dict[str, Any]
+from .values import Record, as_text, first_text, mapping, mappings, seconds, string, usage_of
 
 _HANDOFF = "Performed context summarization and handoff"
 """How terminus-2 begins the step of a compaction; only newer versions mark it in `extra.context_management`."""
 
 
-def recognise(records: list[Step]) -> bool:
+def recognise(records: list[Record]) -> bool:
     return any(_is_trajectory(r) for r in records[:20])
 
 
-def read(records: list[Step], *, name: str, notes: Notes) -> list[Session]:
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each trajectory, and one for each trajectory of a sub-agent inside it."""
     found = runs_of(records, _is_trajectory, name=name, notes=notes)
     return [session for record, named, own in found for session in _with_sub_agents(record, named, own)]
 
 
-def _with_sub_agents(record: Step, name: str, notes: Notes) -> list[Session]:
+def _with_sub_agents(record: Record, name: str, notes: Notes) -> list[Session]:
     sessions, waiting = [], [(record, name or first_text(record.get("session_id")) or "session", notes)]
     while waiting:
         trajectory, named, own = waiting.pop(0)
@@ -42,19 +40,16 @@ def _with_sub_agents(record: Step, name: str, notes: Notes) -> list[Session]:
     return sessions
 
 
-def _session(record: Step, name: str, notes: Notes) -> Session:
+def _session(record: Record, name: str, notes: Notes) -> Session:
     agent = mapping(record.get("agent"))
     model = first_text(agent.get("model_name"))
     steps = mappings(record.get("steps"))
-    reader = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps))
-    for step in steps:
-        reader.take(step)
-    reader.end()
+    segments = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps)).read(steps)
     notes.add("further part of the session in another file", bool(record.get("continued_trajectory_ref")))
-    if record.get("final_metrics") and not any(t.usage for s in reader.segments for t in s.turns):
+    if record.get("final_metrics") and not any(t.usage for s in segments for t in s.turns):
         notes.add("usage that stands in the file as a total only")
     head = {"tools": mappings(agent.get("tool_definitions")) or None}
-    return session_of("atif", "chat", reader.segments, notes, name, model=model, head=head)
+    return session_of("atif", "chat", segments, notes, name, model=model, head=head)
 
 
 class _Reader(Windows[ChatLog]):
@@ -67,7 +62,7 @@ class _Reader(Windows[ChatLog]):
         self._last: tuple[Round, Json] | None = None
         """The response being read, and its metrics; None when the next step begins a new one."""
 
-    def take(self, step: Step) -> None:
+    def take(self, step: Record) -> None:
         source = step.get("source")
         if mapping(step.get("extra")).get("is_sidechain"):
             self.notes.add("step of a sub-agent left out")
@@ -80,7 +75,7 @@ class _Reader(Windows[ChatLog]):
             self._last = None
             self.window.say("system" if source == "system" else "user", _content(step.get("message"), self.notes))
 
-    def _agent(self, step: Step) -> None:
+    def _agent(self, step: Record) -> None:
         calls = [
             call_of(c.get("tool_call_id"), c.get("function_name"), c.get("arguments"))
             for c in mappings(step.get("tool_calls"))
@@ -94,7 +89,7 @@ class _Reader(Windows[ChatLog]):
         for place, result in enumerate(results):
             self._result(result, calls, place)
 
-    def _response(self, step: Step, content: str | list[Json], calls: list[Call]) -> None:
+    def _response(self, step: Record, content: str | list[Json], calls: list[Call]) -> None:
         metrics = step.get("metrics")
         usage, reasoning = _usage(metrics), step.get("reasoning_content")
         content = "" if calls and _is_made_up(content) else content
@@ -122,7 +117,7 @@ class _Reader(Windows[ChatLog]):
             goes_on = self.window.model_spoke_last or (bool(before) and metrics == before)
         return entry if goes_on else None
 
-    def _result(self, result: Step, calls: list[Call], place: int) -> None:
+    def _result(self, result: Record, calls: list[Call], place: int) -> None:
         content = _content(result.get("content"), self.notes)
         if not calls:
             self.window.say("user", content)
@@ -131,24 +126,24 @@ class _Reader(Windows[ChatLog]):
         self.window.result(calls[place].id if call_id is None and place < len(calls) else call_id, content)
 
 
-def _is_trajectory(record: Step) -> bool:
+def _is_trajectory(record: Record) -> bool:
     return string(record.get("schema_version")).startswith("ATIF") and isinstance(record.get("steps"), list)
 
 
-def _is_handoff(step: Step) -> bool:
+def _is_handoff(step: Record) -> bool:
     managed = mapping(mapping(step.get("extra")).get("context_management"))
     if managed:
         return managed.get("boundary") == "replace"
     return step.get("source") == "system" and string(step.get("message")).startswith(_HANDOFF)
 
 
-def _has_metrics_at_ends(steps: list[Step]) -> bool:
+def _has_metrics_at_ends(steps: list[Record]) -> bool:
     """True when steps with and without metrics alternate, as where a converter gives a response's to its last step."""
     by_agent = [bool(s.get("metrics")) for s in steps if s.get("source") == "agent"]
     return 0.1 * len(by_agent) < sum(by_agent) < len(by_agent)
 
 
-def _joins(calls: list[Call], results: list[Step]) -> bool:
+def _joins(calls: list[Call], results: list[Record]) -> bool:
     """True when it can be told which call each result answers."""
     return len(calls) == len(results) or all(isinstance(r.get("source_call_id"), str) for r in results)
 

@@ -18,9 +18,9 @@ from .lines import kind_of
 from .values import mapping, string
 
 
-def in_chat_form(segments: Iterable[Segment], system: str = "") -> list[Segment]:
+def in_chat_form(segments: Iterable[Segment | None], system: str = "") -> list[Segment]:
     """The same segments, with `system` as their first message."""
-    return [_segment(s, [{"role": "system", "content": system}] if system else []) for s in segments]
+    return [_segment(s, [{"role": "system", "content": system}] if system else []) for s in segments if s]
 
 
 def _segment(segment: Segment, messages: list[dict[str, Any]]) -> Segment:

@@ -8,9 +8,7 @@ from typing import Any
 
 from ...types import Json
 from ..session import Notes, Segment, Turn
-from .values import as_text, mapping, mappings
-
-Message = dict[str, Any]
+from .values import Record, as_text, mapping, mappings
 
 
 @dataclass(slots=True)
@@ -19,16 +17,16 @@ class Call:
 
     id: str
     data: dict[str, Any]
-    result: Message | None = None
+    result: Record | None = None
 
 
 @dataclass(slots=True)
 class Round:
     """An answer of the model, and what came behind it (in the first one, only the latter)."""
 
-    answer: Message = field(default_factory=dict)
+    answer: Record = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
-    behind: list[Message] = field(default_factory=list)
+    behind: list[Record] = field(default_factory=list)
     turn: Turn | None = None
     """None when this was no model call of this window."""
 
@@ -96,7 +94,7 @@ class ChatLog:
         """What stands in the window; None when no model call belongs to it."""
         if not any(r.turn for r in self.rounds):
             return None
-        messages: list[Message] = []
+        messages: list[Record] = []
         turns: list[Turn] = []
         for entry in self.rounds:
             if entry.turn and messages:
@@ -105,7 +103,7 @@ class ChatLog:
             messages += self._messages(entry)
         return Segment(messages, turns)
 
-    def _messages(self, entry: Round) -> list[Message]:
+    def _messages(self, entry: Round) -> list[Record]:
         """Calls that were never answered though the log goes on are left out; nothing is invented for them."""
         is_open = entry is self.rounds[-1] and self.model_spoke_last
         calls = [c for c in entry.calls if is_open or c.result]

@@ -16,9 +16,7 @@ from .attachments import text_of
 from .claude_window import BlockWindows, clean_blocks
 from .lines import kind_of
 from .sessions import session_of
-from .values import count, first_text, mapping, mappings, seconds, string, strings
-
-Record = dict[str, Any]
+from .values import Record, count, first_text, mapping, mappings, seconds, string, strings
 
 _SUMMARY = "This session is being continued from a previous conversation that ran out of context."
 _SYNTHETIC = "<synthetic>"
@@ -47,13 +45,9 @@ def recognise(records: list[Record]) -> bool:
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that a file holds."""
     records = _main_chain(_once(records, notes), notes)
-    reader = _Reader(notes, _replacements(records))
-    for record in _without_abandoned(records, notes):
-        reader.take(record)
-    reader.end()
-    return [session_of("claude-code", "anthropic", reader.segments, notes, name, _session_id(records))]
+    segments = _Reader(notes, _replacements(records)).read(_without_abandoned(records, notes))
+    return [session_of("claude-code", "anthropic", segments, notes, name, _session_id(records))]
 
 
 class _Reader(BlockWindows):

@@ -104,6 +104,11 @@ class Window:
     def text(self, text: str) -> None:
         self.rounds[-1].texts.append({"type": "text", "text": text})
 
+    def ask(self) -> None:
+        """A call at the end, where the last word is not the model's."""
+        if not (self.waits_for_user or self.is_empty):
+            self.assistant("pending", [])[0].turn = Turn(0)
+
     def holds(self, call_ids: list[str]) -> bool:
         """Whether the result of any of these calls stands in it."""
         return not self._answered.isdisjoint(call_ids)

@@ -10,9 +10,7 @@ from ...types import Json
 from ..session import Notes, Session, Turn
 from .claude_window import Window, clean_blocks
 from .sessions import runs_of, session_of
-from .values import anthropic_usage, as_text, count, first_text, mapping, mappings, seconds
-
-Record = dict[str, Any]
+from .values import Record, anthropic_usage, as_text, count, first_text, mapping, mappings, seconds
 
 _BY_MODEL = ("tool_use", "thinking", "redacted_thinking")
 _RESULT_KEYS = frozenset({"type", "tool_use_id", "is_error"})

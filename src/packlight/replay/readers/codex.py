@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any
 
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .lines import kind_of
-from .sessions import session_of
-from .values import first_text, seconds, string
-
-Record = dict[str, Any]
-Item = dict[str, Any]
+from .sessions import Windows, session_of
+from .values import Record, first_text, mappings, seconds, string
 
 _BY_MODEL = frozenset(
     {
@@ -51,29 +47,33 @@ def recognise(records: list[Record]) -> bool:
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that a file holds."""
     reader = _Reader(notes, _usage_place(records))
-    for record in records:
-        reader.take(record)
-    reader.finish()
-    head = {"instructions": reader.instructions}
+    segments, head = reader.read(records), {"instructions": reader.instructions}
     names = name, reader.session_id
-    return [session_of("codex", "responses", reader.segments, notes, *names, model=reader.model, head=head)]
+    return [session_of("codex", "responses", segments, notes, *names, model=reader.model, head=head)]
 
 
-class _Reader:
-    """Walks the records once; holds the window as it stands."""
+class _Window:
+    """Items, and the calls that were made with them."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.items: list[Record] = []
+        self.turns: list[Turn] = []
+        self._notes = notes
+
+    def segment(self) -> Segment | None:
+        return _paired(self.items, self.turns, self._notes) if any(t.end for t in self.turns) else None
+
+
+class _Reader(Windows[_Window]):
+    """Walks the records once."""
 
     def __init__(self, notes: Notes, usage_place: str) -> None:
-        self.segments: list[Segment] = []
+        super().__init__(_Window, notes)
         self.session_id: str | None = None
         self.instructions: str | None = None
         self.model: str | None = None
-        self._notes = notes
         self._usage_place = usage_place
-        self._items: list[Item] = []
-        self._turns: list[Turn] = []
-        self._begun_by: RecordedCompaction | None = None
         self._open: Turn | None = None
         """The response whose items are being read."""
         self._behind = False
@@ -96,30 +96,22 @@ class _Reader:
         elif kind == "session_meta" or (not kind and "instructions" in payload):
             self._meta(payload)
         elif kind not in _BOOKKEEPING and "record_type" not in record:
-            self._notes.add(f"record of unknown type {kind!r} skipped")
-
-    def finish(self) -> None:
-        """Close the window as a segment."""
-        if any(t.end for t in self._turns):
-            segment = _paired(self._items, self._turns, self._notes)
-            segment.compaction = self._begun_by
-            self.segments.append(segment)
-        self._items, self._turns, self._open = [], [], None
+            self.notes.add(f"record of unknown type {kind!r} skipped")
 
     def _meta(self, payload: Record) -> None:
         if self.session_id is not None:
             return  # a resumed or forked session repeats it: the first one counts
         self.session_id, forked = str(payload.get("id")), payload.get("forked_from_id")
-        self._notes.add("session that goes on from another: what was copied from there counts too", bool(forked))
+        self.notes.add("session that goes on from another: what was copied from there counts too", bool(forked))
         base = payload.get("base_instructions")
         self.instructions = first_text(base.get("text") if isinstance(base, dict) else payload.get("instructions"))
 
-    def _item(self, payload: Item, timestamp: Json) -> None:
+    def _item(self, payload: Record, timestamp: Json) -> None:
         if kind_of(payload) in _NOT_SENT:
             return
         item = {k: v for k, v in payload.items() if k not in _CLIENT_KEYS}
         if _is_hollow(item):
-            self._notes.add("reasoning without its content left out")
+            self.notes.add("reasoning without its content left out")
         elif _is_empty(item):
             return
         if not _is_model(item):
@@ -129,15 +121,15 @@ class _Reader:
         elif self._open is None or (self._behind and self._usage_came()):
             self._begin(timestamp)
         if not _is_hollow(item):
-            self._items.append(item)
+            self.window.items.append(item)
 
     def _begin(self, timestamp: Json) -> None:
-        self._open = Turn(len(self._items), None, seconds(timestamp), self.model)
+        self._open = Turn(len(self.window.items), None, seconds(timestamp), self.model)
         self._behind = False
         if self._usage_place == "before":
             self._open.usage, self._usage = self._usage, None
-        if self._items:
-            self._turns.append(self._open)
+        if self.window.items:
+            self.window.turns.append(self._open)
 
     def _usage_came(self) -> bool:
         """True when the open response has ended: its usage, or the next one's, has been written."""
@@ -164,39 +156,36 @@ class _Reader:
             self._usage = usage
         elif self._open is not None and self._open.usage is None:
             self._open.usage = usage
-        elif self._turns and self._turns[-1].usage is None:
-            self._turns[-1].usage = usage
+        elif self.window.turns and self.window.turns[-1].usage is None:
+            self.window.turns[-1].usage = usage
 
     def _roll_back(self, turns: Json) -> None:
-        typed = [i for i, item in enumerate(self._items) if item.get("role") == "user"]
+        typed = [i for i, item in enumerate(self.window.items) if item.get("role") == "user"]
         if not isinstance(turns, int) or not 0 < turns <= len(typed):
             return
-        self._notes.add("turn rolled back by the user", turns)
-        kept = self._items[: typed[-turns]]
-        self.finish()
-        self._items = kept
-        self._begun_by = RecordedCompaction("rewind", preserved_messages=len(kept))
+        self.notes.add("turn rolled back by the user", turns)
+        kept = self.window.items[: typed[-turns]]
+        self.begin(RecordedCompaction("rewind", preserved_messages=len(kept)))
+        self.window.items, self._open = kept, None
 
     def _compacted(self, payload: Record) -> None:
-        history = payload.get("replacement_history")
-        summary = payload.get("message")
-        before = self._items
-        typed = [i for i in before if i.get("role") == "user"]
-        self.finish()
+        history, summary = payload.get("replacement_history"), string(payload.get("message"))
+        before, self._open = self.window.items, None
+        self.begin(RecordedCompaction("compaction", summary))
         if isinstance(history, list):
-            for item in history:
-                if isinstance(item, dict):
-                    self._item(item, None)
-            self._turns, self._open = [], None
+            for item in mappings(history):
+                self._item(item, None)
+            self.window.turns, self._open = [], None
         else:
-            self._items = [*typed, *([_user(string(summary))] if string(summary) else [])]
-        kept = sum(item in before for item in self._items)
-        self._begun_by = RecordedCompaction("compaction", string(summary), kept)
-        if not (summary or any(kind_of(i) in ("compaction", "compaction_summary") for i in self._items)):
-            self._notes.add("compaction whose summary is not in the file")
+            typed = [i for i in before if i.get("role") == "user"]
+            self.window.items = [*typed, *([_user(summary)] if summary else [])]
+        kept = sum(item in before for item in self.window.items)
+        self.begun_by = RecordedCompaction("compaction", summary, kept)
+        if not (summary or any(kind_of(i) in ("compaction", "compaction_summary") for i in self.window.items)):
+            self.notes.add("compaction whose summary is not in the file")
 
 
-def _paired(items: list[Item], turns: list[Turn], notes: Notes) -> Segment:
+def _paired(items: list[Record], turns: list[Turn], notes: Notes) -> Segment:
     """The window without what the API refuses: outputs without a call, calls that never got an output."""
     dropped, late = _unpaired(items, [t.end for t in turns], notes)
     items = _rebuilt(items, turns, dropped, late)
@@ -206,10 +195,10 @@ def _paired(items: list[Item], turns: list[Turn], notes: Notes) -> Segment:
     return Segment(items, [t for t in turns if t.end])
 
 
-def _rebuilt(items: list[Item], turns: list[Turn], dropped: set[int], late: dict[int, list[int]]) -> list[Item]:
+def _rebuilt(items: list[Record], turns: list[Turn], dropped: set[int], late: dict[int, list[int]]) -> list[Record]:
     """The items without the dropped ones, the late ones moved; the ends of the turns follow."""
     moved = {index for indices in late.values() for index in indices}
-    kept: list[Item] = []
+    kept: list[Record] = []
     new_place = []
     for index, item in enumerate(items):
         kept += [items[i] for i in late.get(index, ())]
@@ -221,7 +210,7 @@ def _rebuilt(items: list[Item], turns: list[Turn], dropped: set[int], late: dict
     return kept
 
 
-def _lone_reasoning(items: list[Item], ends: set[int]) -> set[int]:
+def _lone_reasoning(items: list[Record], ends: set[int]) -> set[int]:
     """Reasoning belongs to the item behind it: here are those where that was left out, or never written."""
     lone: set[int] = set()
     for index in range(len(items) - 2, -1, -1):
@@ -232,7 +221,7 @@ def _lone_reasoning(items: list[Item], ends: set[int]) -> set[int]:
     return lone
 
 
-def _unpaired(items: list[Item], ends: list[int], notes: Notes) -> tuple[set[int], dict[int, list[int]]]:
+def _unpaired(items: list[Record], ends: list[int], notes: Notes) -> tuple[set[int], dict[int, list[int]]]:
     """What has to be left out; and the outputs that came late, by the request that must hold them already."""
     open_calls: dict[str, int] = {}
     unanswered: set[int] = set()
@@ -270,20 +259,20 @@ def _usage_place(records: list[Record]) -> str:
     return ""
 
 
-def _is_model(item: Item) -> bool:
+def _is_model(item: Record) -> bool:
     if kind_of(item) == "message":
         return item.get("role") == "assistant"
     return kind_of(item) in _BY_MODEL
 
 
-def _is_hollow(item: Item) -> bool:
+def _is_hollow(item: Record) -> bool:
     """Reasoning whose content was taken out of the file: neither readable nor something the API could resolve."""
     return kind_of(item) == "reasoning" and not any(item.get(k) for k in ("encrypted_content", "summary", "content"))
 
 
-def _is_empty(item: Item) -> bool:
+def _is_empty(item: Record) -> bool:
     return kind_of(item) == "message" and not item.get("content")
 
 
-def _user(text: str) -> Item:
+def _user(text: str) -> Record:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}

@@ -6,16 +6,12 @@ and the screen is bookkeeping. The tools are not recorded; nor is the size of th
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, BlockWindows, called, clean_blocks, returned
 from .lines import kind_of
 from .sessions import session_of
-from .values import count, first_text, mapping, mappings, seconds, string
-
-Record = dict[str, Any]
+from .values import Record, count, first_text, mapping, mappings, seconds, string
 
 _KEYS = frozenset({"messageId", "toolCallId", "toolRequests", "turnId"})
 _BOOKKEEPING = (
@@ -35,12 +31,8 @@ def recognise(records: list[Record]) -> bool:
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that a file holds."""
     reader = _Reader(notes)
-    for record in records:
-        reader.take(record)
-    reader.end()
-    segments = in_chat_form(reader.segments, reader.system)
+    segments = in_chat_form(reader.read(records), reader.system)
     return [session_of("copilot", "chat", segments, notes, name, reader.session_id)]
 
 

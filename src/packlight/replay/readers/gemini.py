@@ -7,17 +7,13 @@ Thoughts and their signatures have no place in Chat Completions, which the sessi
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import jsonio
 from ...types import Json
-from ..session import Notes, Segment, Session, Turn
+from ..session import Notes, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window, called, clean_blocks, image, returned
 from .sessions import session_of
-from .values import first_text, mapping, mappings, string
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, string
 
 _LISTS = ("contents", "history")
 _ROLES = ("user", "model", "function", "system", None)
@@ -36,8 +32,8 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     reader = _Reader(notes)
     for content in _contents(records):
         reader.take(content)
-    segment = reader.finish()
-    segments = in_chat_form([segment] if segment else [], _system(body))
+    reader.window.ask()
+    segments = in_chat_form([reader.window.segment()], _system(body))
     names, model = (name, body.get("scenarioId")), first_text(body.get("model"))
     return [session_of("gemini", "chat", segments, notes, *names, model=model, head=_head(body))]
 
@@ -74,7 +70,7 @@ def response_text(response: Json) -> str:
 class _Reader:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._window = Window(notes)
+        self.window = Window(notes)
         self._round = ""
         self._open: list[tuple[Json, str]] = []
         """Name and id of the last message's calls that wait for a response."""
@@ -88,20 +84,14 @@ class _Reader:
             results = [
                 r for p in parts if "functionResponse" in p and (r := self._response(mapping(p["functionResponse"])))
             ]
-            self._window.user([*results, *blocks])
+            self.window.user([*results, *blocks])
             return
-        if not (self._round and self._window.waits_for_user):
-            self._round, self._open = f"answer {self._calls} {len(self._window.rounds)}", []
+        if not (self._round and self.window.waits_for_user):
+            self._round, self._open = f"answer {self._calls} {len(self.window.rounds)}", []
         blocks += [self._call(mapping(p["functionCall"])) for p in parts if "functionCall" in p]
-        answer, is_new = self._window.assistant(self._round, blocks)
+        answer, is_new = self.window.assistant(self._round, blocks)
         if is_new:
             answer.turn = Turn(0)
-
-    def finish(self) -> Segment | None:
-        if not (self._window.waits_for_user or self._window.is_empty):
-            pending, _ = self._window.assistant("pending", [])
-            pending.turn = Turn(0)
-        return self._window.segment()
 
     def _call(self, call: Record) -> Block:
         given = call.get("id")

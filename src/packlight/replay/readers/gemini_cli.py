@@ -7,17 +7,13 @@ for it from then on, `$rewindTo` takes a message and all behind it away, and `$s
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window, called, returned
 from .gemini import response_text, said
 from .lines import kind_of
-from .sessions import session_of
-from .values import count, first_text, mapping, mappings, seconds, string
-
-Record = dict[str, Any]
+from .sessions import Windows, session_of
+from .values import Record, count, first_text, mapping, mappings, seconds, string
 
 _BY_CLIENT = frozenset({"info", "error", "warning"})
 _SNAPSHOT = "<state_snapshot>"
@@ -31,74 +27,28 @@ def recognise(records: list[Record]) -> bool:
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that a file holds."""
     reader = _Reader(notes)
-    for record in records:
-        reader.take(record)
-    reader.finish()
-    segments = in_chat_form(reader.segments)
+    segments = in_chat_form(reader.read(records))
     return [session_of("gemini-cli", "chat", segments, notes, name, reader.head.get("sessionId"))]
 
 
-class _Reader:
-    """Keeps the messages that are valid now; a window is put together when it ends."""
+class _Messages:
+    """Those that are valid now, by their ids; a window is put together of them when it ends."""
 
     def __init__(self, notes: Notes) -> None:
-        self.segments: list[Segment] = []
-        self.head: Record = {}
+        self.by_id: dict[str, Record] = {}
+        self.carried: set[str] = set()
+        """Ids of those that the window began with."""
         self._notes = notes
-        self._messages: dict[str, Record] = {}
-        self._carried: set[str] = set()
-        """Ids of messages that the window began with."""
-        self._begun_by: RecordedCompaction | None = None
 
-    def take(self, record: Record) -> None:
-        change = mapping(record.get("$set"))
-        if "$rewindTo" in record:
-            ids = list(self._messages)
-            place = ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0
-            self._begin("rewind", [self._messages[i] for i in ids[:place]])
-        elif isinstance(change.get("messages"), list):
-            self._replace(mappings(change["messages"]))
-        elif "$set" not in record and kind_of(record):
-            self._put(record)
-        elif "$set" not in record:
-            self.head = self.head or record
-            for message in mappings(record.get("messages")):
-                self._put(message)
+    def put(self, message: Record) -> None:
+        self.by_id[string(message.get("id")) or f"message {len(self.by_id)}"] = message
 
-    def finish(self) -> None:
+    def segment(self) -> Segment | None:
         window, last = Window(self._notes), ""
-        for message_id, message in self._messages.items():
+        for message_id, message in self.by_id.items():
             last = self._add(window, message_id, message, last)
-        segment = window.segment()
-        if segment:
-            segment.compaction = self._begun_by
-            self.segments.append(segment)
-
-    def _put(self, message: Record) -> None:
-        self._messages[string(message.get("id")) or f"message {len(self._messages)}"] = message
-
-    def _replace(self, messages: list[Record]) -> None:
-        before = self._messages
-        ids = [m.get("id") for m in messages]
-        if ids[: len(before)] == list(before):
-            for message in messages:  # nothing went
-                self._put(message)
-            return
-        self._begin("rewind" if ids == list(before)[: len(ids)] else "compaction", messages)
-
-    def _begin(self, kind: str, messages: list[Record]) -> None:
-        before = self._messages
-        self.finish()
-        self._messages = {}
-        for message in messages:
-            self._put(message)
-        self._carried = set(self._messages)
-        texts = [b["text"] for m in messages[:3] for b in said(m.get("content"), Notes()) if "text" in b]
-        summary = next((t for t in texts if _SNAPSHOT in t), "") if kind == "compaction" else ""
-        kept = sum(i in before for i in self._messages)
-        self._begun_by = RecordedCompaction(kind, summary, kept)
+        return window.segment()
 
     def _add(self, window: Window, message_id: str, message: Record, last: str) -> str:
         """Put a message into the window; gives the id of the response that it belongs to."""
@@ -115,11 +65,52 @@ class _Reader:
             blocks = said(message.get("content"), self._notes)
             blocks += [called(c.get("id"), c.get("name"), mapping(c.get("args"))) for c in calls]
             answer, is_new = window.assistant(message_id, blocks)
-            if is_new and message_id not in self._carried:
+            if is_new and message_id not in self.carried:
                 answer.turn = turn
             window.user([r for c in calls if (r := _result(c))])
             return message_id
         return last
+
+
+class _Reader(Windows[_Messages]):
+    """Walks the records once."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(_Messages, notes)
+        self.head: Record = {}
+
+    def take(self, record: Record) -> None:
+        change = mapping(record.get("$set"))
+        if "$rewindTo" in record:
+            ids = list(self.window.by_id)
+            place = ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0
+            self._go_on("rewind", [self.window.by_id[i] for i in ids[:place]])
+        elif isinstance(change.get("messages"), list):
+            self._replace(mappings(change["messages"]))
+        elif "$set" not in record and kind_of(record):
+            self.window.put(record)
+        elif "$set" not in record:
+            self.head = self.head or record
+            for message in mappings(record.get("messages")):
+                self.window.put(message)
+
+    def _replace(self, messages: list[Record]) -> None:
+        before, ids = list(self.window.by_id), [m.get("id") for m in messages]
+        if ids[: len(before)] == before:
+            for message in messages:  # nothing went
+                self.window.put(message)
+            return
+        self._go_on("rewind" if ids == before[: len(ids)] else "compaction", messages)
+
+    def _go_on(self, kind: str, messages: list[Record]) -> None:
+        before = self.window.by_id
+        texts = [b["text"] for m in messages[:3] for b in said(m.get("content"), Notes()) if "text" in b]
+        summary = next((t for t in texts if _SNAPSHOT in t), "") if kind == "compaction" else ""
+        self.begin(RecordedCompaction(kind, summary))
+        for message in messages:
+            self.window.put(message)
+        self.window.carried = set(self.window.by_id)
+        self.begun_by = RecordedCompaction(kind, summary, sum(i in before for i in self.window.by_id))
 
 
 def _turn(message: Record) -> Turn:

@@ -14,9 +14,7 @@ from ..session import Notes, Segment, Session, Turn
 from .chat_log import ChatLog, call_of, clean_content
 from .sessions import runs_of, session_of
 from .snapshots import segments_of
-from .values import first_text, mapping, mappings, seconds, usage_of
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, seconds, usage_of
 
 _ATTACHMENT = "attachment://"
 

@@ -16,9 +16,7 @@ from .chat_log import ChatLog, call_of
 from .claude_window import CLEARED
 from .lines import kind_of
 from .sessions import Windows, session_of
-from .values import as_text, count, first_text, mapping, mappings, number, string, usage_of
-
-Record = dict[str, Any]
+from .values import Record, as_text, count, first_text, mapping, mappings, number, string, usage_of
 
 _FAILED = "<system>ERROR: Tool execution failed.</system>\n"
 _CLEARED_FROM_CHARS = 400
@@ -35,10 +33,8 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     if _is_of_screen(records):
         raise InvalidRequest("this has what Kimi's screen showed; its model saw what stands in context.jsonl beside it")
     reader = _Reader(notes)
-    for record in records:
-        reader.take(record)
-    reader.end()
-    return [session_of("kimi", "chat", reader.segments, notes, name, model=reader.model, head=reader.head)]
+    segments = reader.read(records)
+    return [session_of("kimi", "chat", segments, notes, name, model=reader.model, head=reader.head)]
 
 
 def _is_of_screen(records: list[Record]) -> bool:

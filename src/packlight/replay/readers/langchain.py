@@ -4,17 +4,13 @@ as `model_dump` (flat); or an object that holds such a list as `messages`, as La
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import Json
 from ..session import Notes, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, Window, called, clean_blocks, image_at, returned
 from .lines import kind_of
 from .sessions import session_of
-from .values import first_text, mapping, mappings, string, usage_of
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, string, usage_of
 
 _KINDS = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
 _OURS = frozenset({"additional_kwargs", "response_metadata", "tool_call_id"})
@@ -31,11 +27,8 @@ def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     reader = _Reader(notes)
     for number, message in enumerate(_messages(records)):
         reader.take(f"answer {number}", *_kind_and_data(message))
-    if not (reader.window.waits_for_user or reader.window.is_empty):
-        pending, _ = reader.window.assistant("pending", [])
-        pending.turn = Turn(0)
-    segment = reader.window.segment()
-    return [session_of("langchain", "chat", in_chat_form([segment] if segment else [], reader.system), notes, name)]
+    reader.window.ask()
+    return [session_of("langchain", "chat", in_chat_form([reader.window.segment()], reader.system), notes, name)]
 
 
 class _Reader:

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...errors import InvalidRequest, UnknownFormat
 from ...formats import FORMATS, split
 from ...types import Format, Json
 from ..session import Notes, Segment, Session, Turn
 from .sessions import session_of
-from .values import first_text, mapping, seconds
-
-Message = dict[str, Any]
+from .values import Record, first_text, mapping, seconds
 
 _HEAD_KEYS = frozenset({"model", "system", "tools", "instructions"})
 _LIST_KEYS = frozenset({"messages", "input"})
@@ -29,7 +26,7 @@ _FOREIGN_KEYS = frozenset({"data", "kwargs", "lc", "source", "parts"})
 _LOG_KEYS = frozenset({"response", "kwargs", "args", "timestamp", "cost", "messages"})
 
 
-def recognise(records: list[Message]) -> bool:
+def recognise(records: list[Record]) -> bool:
     if all(_is_spoken(r) for r in records) or all(_run_of(r) for r in records):
         return True
     if len(records) == 1 and not {"type", "role"} & records[0].keys():
@@ -37,7 +34,7 @@ def recognise(records: list[Message]) -> bool:
     return all(_is_message(r, FORMATS["responses"]) for r in records)
 
 
-def read(records: list[Message], *, name: str, notes: Notes, format: str | None = None) -> list[Session]:
+def read(records: list[Record], *, name: str, notes: Notes, format: str | None = None) -> list[Session]:
     """One session of a list of messages, or of a request; else one each run. `format` is that of the messages."""
     if len(records) == 1 and not {"type", "role"} & records[0].keys():
         return [_of_one(records[0], _LIST_KEYS, name=name, notes=notes, format=format)]
@@ -49,9 +46,9 @@ def read(records: list[Message], *, name: str, notes: Notes, format: str | None 
     return [_of_messages(records, name=name, notes=notes, format=format)]
 
 
-def _of_messages(records: list[Message], *, name: str, notes: Notes, format: str | None) -> Session:
+def _of_messages(records: list[Record], *, name: str, notes: Notes, format: str | None) -> Session:
     """Those whose role begins with `_` are the client's own (Kimi); one of them is its system prompt."""
-    messages: list[Message] = []
+    messages: list[Record] = []
     usage_at: dict[int, Mapping[str, Json]] = {}
     for record in records:
         role = str(record.get("role"))
@@ -67,7 +64,7 @@ def _of_messages(records: list[Message], *, name: str, notes: Notes, format: str
     return session
 
 
-def _of_one(value: Message, keys_of_request: frozenset[str], *, name: str, notes: Notes, format: str | None) -> Session:
+def _of_one(value: Record, keys_of_request: frozenset[str], *, name: str, notes: Notes, format: str | None) -> Session:
     """A log of a request, a request, or a run of which only the list counts."""
     if isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list):
         return _log(value, name=name, notes=notes, format=format)
@@ -75,7 +72,7 @@ def _of_one(value: Message, keys_of_request: frozenset[str], *, name: str, notes
     return _session(run or value, name=name, notes=notes, format=format)
 
 
-def _run_of(value: Message) -> list[Message] | None:
+def _run_of(value: Record) -> list[Record] | None:
     """The list of messages inside an entry of a result file."""
     if "role" in value or "type" in value:
         return None
@@ -86,7 +83,7 @@ def _run_of(value: Message) -> list[Message] | None:
     return None
 
 
-def _log(value: Message, *, name: str, notes: Notes, format: str | None) -> Session:
+def _log(value: Record, *, name: str, notes: Notes, format: str | None) -> Session:
     """One logged call: the request and the reply to it."""
     response, sent = value["response"], value.get("kwargs")
     head = {k: v for k, v in value.items() if k not in _LOG_KEYS}
@@ -114,21 +111,21 @@ def _session(value: Json, *, name: str, notes: Notes, format: str | None) -> Ses
     return session_of("messages", fmt.name, [segment], notes, name, model=model, head=head)
 
 
-def _is_message(item: Message, fmt: Format) -> bool:
+def _is_message(item: Record, fmt: Format) -> bool:
     return _is_spoken(item) or (fmt.name == "responses" and _is_item(item))
 
 
-def _is_spoken(item: Message) -> bool:
+def _is_spoken(item: Record) -> bool:
     """Cursor's transcripts have `message` instead, and no results: nothing that a model saw."""
     return isinstance(item.get("role"), str) and ("message" not in item or "content" in item)
 
 
-def _is_item(item: Message) -> bool:
+def _is_item(item: Record) -> bool:
     kind = str(item.get("type"))
     return (kind in _ITEMS or kind.endswith(("_call", "_output"))) and not _FOREIGN_KEYS & item.keys()
 
 
-def _turns(items: list[Message], fmt: Format) -> list[Turn]:
+def _turns(items: list[Record], fmt: Format) -> list[Turn]:
     """A model call before each of its answers, and one at the end when the last word is not the model's."""
     ends = []
     asked = False
@@ -144,7 +141,7 @@ def _turns(items: list[Message], fmt: Format) -> list[Turn]:
     return [Turn(end) for end in ends]
 
 
-def _by_model(item: Message, fmt: Format) -> bool:
+def _by_model(item: Record, fmt: Format) -> bool:
     if fmt.name == "responses" and item.get("type", "message") != "message":
         return item.get("type") in _BY_MODEL_ITEMS
     return item.get("role") == "assistant"

@@ -5,16 +5,12 @@ Models that are asked through the Responses API leave its whole reply in the pla
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import FormatName
 from ..session import Notes, Segment, Session, Turn
 from .chat_log import ChatLog, calls_of
 from .lines import kind_of
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings, seconds
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, seconds
 
 _ROLES = ("system", "developer", "user")
 

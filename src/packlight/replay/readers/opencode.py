@@ -8,17 +8,14 @@ what a compaction and a pruning leave in the window is told by packages/opencode
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ...types import FormatName, Json
+from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_form import in_chat_form
 from .claude_window import Block, BlockWindows, called, clean_blocks, image_at, returned
 from .lines import kind_of
 from .sessions import session_of
-from .values import anthropic_usage, mapping, mappings, number, string
-
-Record = dict[str, Any]
+from .values import Record, anthropic_usage, mapping, mappings, number, string
 
 _ASKED = "What did we do so far?"
 """What stands before the summary, as the user's word."""
@@ -64,13 +61,10 @@ def _messages(records: list[Record], notes: Notes) -> list[Record]:
 def _session(messages: list[Record], name: str, notes: Notes) -> Session:
     models = [string(m.get("modelID")) for m in messages if m.get("role") == "assistant"]
     is_claude = "claude" in next(filter(None, models), "")
-    reader = _Reader(notes, is_claude)
-    for message in messages:
-        reader.take(message)
-    reader.end()
-    format: FormatName = "anthropic" if is_claude else "chat"
-    segments = reader.segments if is_claude else in_chat_form(reader.segments)
-    return session_of("opencode", format, segments, notes, name, model=next(filter(None, models), None))
+    segments, model = _Reader(notes, is_claude).read(messages), next(filter(None, models), None)
+    if is_claude:
+        return session_of("opencode", "anthropic", segments, notes, name, model=model)
+    return session_of("opencode", "chat", in_chat_form(segments), notes, name, model=model)
 
 
 class _Reader(BlockWindows):

@@ -6,40 +6,36 @@ Each event is put into the form of the V0 events, which stand for the same thing
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import Json
 from ..session import Notes, Session
 from .openhands import events_of, read_runs
-from .values import mapping, mappings, string
-
-Event = dict[str, Any]
+from .values import Record, mapping, mappings, string
 
 _RESULTS = {"ObservationEvent": "observation", "AgentErrorEvent": "error", "UserRejectObservation": "rejection_reason"}
 """Kinds of events that answer a call, and the field that has the answer."""
 _KINDS = frozenset({"SystemPromptEvent", "MessageEvent", "ActionEvent", "Condensation", *_RESULTS})
 
 
-def recognise(records: list[Event]) -> bool:
+def recognise(records: list[Record]) -> bool:
     return any(map(_is_event, [*records[:20], *(e for r in records[:20] for e in events_of(r)[:20])]))
 
 
-def read(records: list[Event], *, name: str, notes: Notes) -> list[Session]:
+def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """One session for each instance of an evaluation, or the one that the events are."""
     return read_runs("openhands-sdk", records, _is_event, name, notes, _as_v0)
 
 
-def _as_v0(events: list[Event], notes: Notes) -> list[Event]:
+def _as_v0(events: list[Record], notes: Notes) -> list[Record]:
     seen = [e for e in events if _is_event(e)]
     notes.add("event that the model does not see skipped", len(events) - len(seen))
     return [_one_as_v0(e) for e in seen]
 
 
-def _is_event(event: Event) -> bool:
+def _is_event(event: Record) -> bool:
     return string(event.get("kind")) in _KINDS
 
 
-def _one_as_v0(event: Event) -> Event:
+def _one_as_v0(event: Record) -> Record:
     kind = string(event.get("kind"))
     v0 = {k: v for k, v in event.items() if k in ("id", "timestamp", "source")}
     if kind == "SystemPromptEvent":
@@ -59,7 +55,7 @@ def _one_as_v0(event: Event) -> Event:
     return v0
 
 
-def _metadata(event: Event) -> Event:
+def _metadata(event: Record) -> Record:
     call = mapping(event.get("tool_call"))
     function = mapping(call.get("function")) or call
     named = {"name": function.get("name") or event.get("tool_name"), "arguments": function.get("arguments")}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import Json
-from .values import as_text, mapping, mappings, string
-
-Event = dict[str, Any]
+from .values import Record, as_text, mapping, mappings, string
 
 _SHOWN = {"run": ("command", "execute_bash"), "run_ipython": ("code", "execute_ipython"), "browse": ("url", "browse")}
 """Actions written as text: the argument that is shown, and the tag around it."""
 
 
-def action_text(event: Event) -> Json:
+def action_text(event: Record) -> Json:
     """An action that is no call: a message, or what was done, in the agent's or the user's words."""
     args, kind = mapping(event.get("args")), event.get("action")
     if kind == "message":
@@ -27,7 +23,7 @@ def action_text(event: Event) -> Json:
     return f"{_thought(args)}\n<{tag}>\n{shown}\n</{tag}>".strip()
 
 
-def observation_text(event: Event) -> Json:
+def observation_text(event: Record) -> Json:
     """What came back, as the model was shown it."""
     extras, content = mapping(event.get("extras")), event.get("content")
     kind, text = event.get("observation"), string(content)
@@ -46,7 +42,7 @@ def observation_text(event: Event) -> Json:
     return content if isinstance(content, list) else _with_images(text, extras.get("image_urls"))
 
 
-def _run(text: str, extras: Event) -> str:
+def _run(text: str, extras: Record) -> str:
     metadata = mapping(extras.get("metadata"))
     if not metadata:
         code = extras.get("exit_code")
@@ -61,7 +57,7 @@ def _run(text: str, extras: Event) -> str:
     return "\n".join(parts)
 
 
-def _recalled(extras: Event) -> str:
+def _recalled(extras: Record) -> str:
     """The pieces of a recall. The template around them is not in the file."""
     hosts = mapping(extras.get("runtime_hosts"))
     pieces = [
@@ -73,7 +69,7 @@ def _recalled(extras: Event) -> str:
     return "\n".join(p for p in pieces if isinstance(p, str) and p)
 
 
-def _thought(args: Event) -> str:
+def _thought(args: Record) -> str:
     thought = args.get("thought")
     return string(thought) or string(mapping(thought).get("text"))
 

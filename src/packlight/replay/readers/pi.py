@@ -7,16 +7,12 @@ not recorded.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .claude_window import Block, BlockWindows, called, clean_blocks, image, returned
 from .lines import kind_of
 from .sessions import session_of
-from .values import anthropic_usage, count, first_text, mapping, mappings, number, seconds, string
-
-Record = dict[str, Any]
+from .values import Record, anthropic_usage, count, first_text, mapping, mappings, number, seconds, string
 
 _COMPACTED = "conversation history before this point was compacted into the following summary"
 _BOOKKEEPING = frozenset({
@@ -41,11 +37,8 @@ def recognise(records: list[Record]) -> bool:
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """The one session that a file holds, with the branches that the user left."""
     header = next((r for r in records if kind_of(r) == "session"), {})
-    reader = _Reader(notes, count(header.get("version")) or 1)
-    for record in records:
-        reader.take(record)
-    reader.end()
-    return [session_of("pi", "anthropic", reader.segments, notes, name, header.get("id"))]
+    segments = _Reader(notes, count(header.get("version")) or 1).read(records)
+    return [session_of("pi", "anthropic", segments, notes, name, header.get("id"))]
 
 
 class _Reader(BlockWindows):

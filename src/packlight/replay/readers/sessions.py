@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ...types import FormatName, Json
 from ..session import Notes, RecordedCompaction, Segment, Session
-from .values import first_text
+from .values import Record, first_text
 
 
 class _Window(Protocol):
@@ -26,6 +26,17 @@ class Windows(Generic[W]):
         self.window = make(notes)
         self._make = make
         self.begun_by: RecordedCompaction | None = None
+
+    def take(self, record: Record) -> None:
+        """What a record does to the window."""
+        raise NotImplementedError
+
+    def read(self, records: Iterable[Record]) -> list[Segment]:
+        """The segments that all the records make."""
+        for record in records:
+            self.take(record)
+        self.end()
+        return self.segments
 
     def end(self) -> bool:
         """Close the window; True when a model call belongs to it."""
@@ -66,8 +77,8 @@ def session_of(
 
 
 def runs_of(
-    records: list[dict[str, Any]], is_run: Callable[[dict[str, Any]], Any], *, name: str, notes: Notes
-) -> list[tuple[dict[str, Any], str, Notes]]:
+    records: list[Record], is_run: Callable[[Record], Any], *, name: str, notes: Notes
+) -> list[tuple[Record, str, Notes]]:
     """The runs that a file holds, each with the name and the notes of its session; what is said of the file stands
     with the first one."""
     found = [r for r in records if is_run(r)]

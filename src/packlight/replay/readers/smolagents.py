@@ -12,9 +12,7 @@ from ...types import Json
 from ..session import Notes, Segment, Session, Turn
 from .chat_log import clean_content, joined
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings, usage_of
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, usage_of
 
 _ROLES = {"system": "system", "assistant": "assistant", "tool-call": "assistant"}
 

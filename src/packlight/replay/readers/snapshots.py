@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ..session import Segment, Turn
+from .values import Record
 
-Message = dict[str, Any]
 
-
-def segments_of(calls: Iterable[tuple[list[Message], Turn]]) -> list[Segment]:
+def segments_of(calls: Iterable[tuple[list[Record], Turn]]) -> list[Segment]:
     """A new window wherever a request does not begin with the one before it."""
     segments: list[Segment] = []
     for messages, turn in calls:

@@ -7,17 +7,13 @@ them whole; that is what is read. Usage stands in the file as totals only.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import jsonio
 from ...errors import InvalidRequest
 from ...types import Json
 from ..session import Notes, Session, Turn
 from .chat_log import ChatLog, calls_of, clean_content
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings
 
 
 def recognise(records: list[Record]) -> bool:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ..session import Notes, Session, Turn
 from .lines import kind_of
 from .sessions import session_of
 from .snapshots import segments_of
-from .values import first_text, mapping, mappings, seconds
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, seconds
 
 _HEAD_KEYS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p")
 
@@ -21,7 +18,6 @@ def recognise(records: list[Record]) -> bool:
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
-    """The one session that a file holds."""
     first = next((r for r in records if kind_of(r) == "request" and _sent(r)), {})
     segments = segments_of(_calls(records, notes))
     sent = _sent(first)

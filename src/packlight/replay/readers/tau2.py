@@ -9,9 +9,7 @@ from typing import Any
 from ..session import Notes, Session, Turn
 from .chat_log import ChatLog, call_of
 from .sessions import runs_of, session_of
-from .values import first_text, mapping, mappings, seconds, usage_of
-
-Record = dict[str, Any]
+from .values import Record, first_text, mapping, mappings, seconds, usage_of
 
 
 def recognise(records: list[Record]) -> bool:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...errors import InvalidRequest
 from ...formats import FORMATS
 from ..session import Notes, Segment, Session, Turn
 from ..trace import KIND, VERSION
 from .lines import kind_of
-from .values import mapping, string
-
-Record = dict[str, Any]
+from .values import Record, mapping, string
 
 
 def recognise(records: list[Record]) -> bool:

@@ -9,13 +9,16 @@ from ... import jsonio
 from ...types import Json
 from ..session import seconds_of
 
+Record = dict[str, Any]
+"""An object of a file: a record, an event, a message."""
 
-def mapping(value: Json) -> dict[str, Any]:
+
+def mapping(value: Json) -> Record:
     """An object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def mappings(value: Json) -> list[dict[str, Any]]:
+def mappings(value: Json) -> list[Record]:
     """The objects of a list."""
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
