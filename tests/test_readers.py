@@ -231,6 +231,42 @@ def test_file_of_a_sub_agent() -> None:
     assert session.notes == ["2 x record of a sub-agent left out"]
 
 
+def test_what_later_versions_record_of_a_request() -> None:
+    """System prompt and tools; and the attachments as they were sent."""
+    schema = {"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}
+    snapshot = {"type": "prompt_snapshot", "cliPrefix": "You are.", "systemPrompt": ["Be good."]}
+    log = Log()
+    log.add("attachment", attachment=snapshot)
+    log.user("go")
+    log.add("attachment", attachment={**snapshot, "tools": [{"name": "Read", "description": "R", "schema": schema}]})
+    log.add("attachment", attachment={"type": "skill_listing"}, renderedRole="user", rendered=[{"content": "as sent"}])
+    log.add("attachment", attachment={"type": "hook_success", "content": "no"}, rendered=[])
+    for attachment in (
+        {"type": "instructions", "files": [{"path": "/x/CLAUDE.md", "content": "# X"}, {"path": "/y"}]},
+        {"type": "session_context", "context": {"gitStatus": "clean"}},
+        {"type": "total_tokens_reminder", "text": "9 left"},
+        {"type": "thinking_stripped", "scope": "all"},
+        {"type": "no such kind", "value": 1},
+    ):
+        log.add("attachment", attachment=attachment)
+    log.says("m1", text("done"))
+    log.add("attachment", attachment={**snapshot, "systemPrompt": ["Be better."]})
+    session = log.read()
+    assert session.head == {"system": [text("You are."), text("Be good.")], "tools": [schema]}
+    assert [b["text"].removeprefix("<system-reminder>\n") for b in session.segments[0].messages[0]["content"]] == [
+        "go",
+        "as sent",
+        "Contents of /x/CLAUDE.md:\n\n# X\n</system-reminder>",
+        "gitStatus: clean\n</system-reminder>",
+        "9 left\n</system-reminder>",
+    ]
+    assert session.notes == [
+        "1 x changed system of the requests: the first stay",
+        "1 x thinking that the client took out of its requests: still shown",
+        "1 x attachment of unknown kind 'no such kind' left out",
+    ]
+
+
 def test_cut_inside_the_conversation_is_told() -> None:
     log = Log()
     first = log.user("go")

@@ -1,7 +1,7 @@
 """Claude Code: session files (`~/.claude/projects/*/*.jsonl`) and `--output-format stream-json`.
 
 One API response is logged as several records, one a block; results, attachments and bookkeeping stand between
-them. The system prompt and the tools are not recorded.
+them. The system prompt and the tools are recorded since 2.1.26x.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..session import Notes, RecordedCompaction, Session, Turn
-from .attachments import text_of
+from .attachments import head_of, text_of
 from .claude_window import BlockWindows, clean_blocks
 from .lines import kind_of
 from .sessions import session_of
@@ -46,8 +46,9 @@ def recognise(records: list[Record]) -> bool:
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     records = _main_chain(_once(records, notes), notes)
-    segments = _Reader(notes, _replacements(records)).read(_without_abandoned(records, notes))
-    return [session_of("claude-code", "anthropic", segments, notes, name, _session_id(records))]
+    reader = _Reader(notes, _replacements(records))
+    segments = reader.read(_without_abandoned(records, notes))
+    return [session_of("claude-code", "anthropic", segments, notes, name, _session_id(records), head=reader.head)]
 
 
 class _Reader(BlockWindows):
@@ -55,6 +56,7 @@ class _Reader(BlockWindows):
 
     def __init__(self, notes: Notes, replaced: Mapping[str, str]) -> None:
         super().__init__(notes)
+        self.head: Record = {}
         self._replaced = replaced
         self._seen: dict[str, Record] = {}
         self._preserved: list[str] = []
@@ -73,6 +75,8 @@ class _Reader(BlockWindows):
             self._attachment(record)
         elif kind == "system":
             self._system(record)
+        elif kind == "fork-context-ref":
+            self.notes.add("sub-agent that went on from its parent's context, which is not in the file")
         elif kind not in _BOOKKEEPING:
             self.notes.add(f"record of unknown type {kind!r} skipped")
 
@@ -118,7 +122,11 @@ class _Reader(BlockWindows):
 
     def _attachment(self, record: Record) -> None:
         attachment = mapping(record.get("attachment"))
-        text = text_of(attachment)
+        for key, value in head_of(attachment).items():
+            self.notes.add(f"changed {key} of the requests: the first stay", self.head.setdefault(key, value) != value)
+        stripped = string(attachment.get("type")) in ("thinking_stripped", "thinking_drop")
+        self.notes.add("thinking that the client took out of its requests: still shown", stripped)
+        text = text_of(record)
         if text is None:
             self.notes.add(f"attachment of unknown kind {attachment.get('type')!r} left out")
         elif text.strip():
