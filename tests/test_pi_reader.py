@@ -190,3 +190,37 @@ def test_recorded_bill() -> None:
     billed = sum(t.billed_usd or 0 for s in session.segments for t in s.turns)
     assert billed == pytest.approx(0.961097, abs=1e-6)
     assert session.segments[1].compaction and session.segments[1].compaction.preserved_messages == 6
+
+
+def test_what_it_prints_while_it_works() -> None:
+    """`pi --mode json`: each message once, when it is whole, and the compaction."""
+
+    def event(kind: str, **fields: Any) -> dict[str, Any]:
+        return {"type": kind, **fields}
+
+    def told(record: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+        message = {**record["message"], **fields}
+        return [event("message_start", message={"role": "user"}), event("message_end", message=message)]
+
+    session = read(
+        HEADER,
+        event("agent_start"),
+        event("turn_start"),
+        *told(user(None, None, "go")),
+        event("message_update", assistantMessageEvent={"type": "text_delta"}),
+        *told(says(None, None, tool_call("c1")), timestamp=5_000),
+        event("tool_execution_end", toolCallId="c1", result={"content": []}),
+        *told(result("c", "b", "c1")),
+        event("turn_end", message={}, toolResults=[]),
+        *told(says(None, None, "done")),
+        event("auto_compaction_end", result={"summary": "S", "firstKeptEntryId": "x", "tokensBefore": 9}),
+        event("compaction_end", aborted=True),
+        *told(user(None, None, "more")),
+        *told(says(None, None, "ended")),
+        event("agent_end", messages=[]),
+    )
+    assert [[t.end for t in s.turns] for s in session.segments] == [[1, 3], [1]]
+    assert session.segments[0].turns[0].seconds == 5.0
+    assert words(session, 0) == ["go", "tool_use", "tool_result", "done"]
+    assert session.segments[1].compaction == RecordedCompaction("compaction", "S", 0, 9)
+    assert session.notes == ["1 x compaction that does not say what it kept: nothing before it is shown"]

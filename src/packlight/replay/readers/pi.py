@@ -1,4 +1,4 @@
-"""pi: session files (`~/.pi/agent/sessions/*/*.jsonl`), versions 1 (a list) to 3 (a tree).
+"""pi: session files (`~/.pi/agent/sessions/*/*.jsonl`), versions 1 (a list) to 3 (a tree), and `pi --mode json`.
 
 What the entries become in a request is told by pi-mono, packages/coding-agent/src/core/session-manager.ts and
 messages.ts, and packages/ai/src/providers/transform-messages.ts (January 2026). The system prompt and the tools are
@@ -17,6 +17,9 @@ from .values import Record, anthropic_usage, count, first_text, mapping, mapping
 _COMPACTED = "conversation history before this point was compacted into the following summary"
 _BOOKKEEPING = frozenset({
     "session", "thinking_level_change", "model_change", "custom", "label", "session_info", "compaction",
+    "agent_start", "agent_end", "turn_start", "turn_end", "message_start", "message_update", "queue_update",
+    "tool_execution_start", "tool_execution_update", "tool_execution_end", "auto_retry_start", "auto_retry_end",
+    "compaction_start", "auto_compaction_start",
 })  # fmt: skip
 _BROKEN_OFF = ("aborted", "error")
 _SKIPS_BROKEN_OFF = 3
@@ -37,8 +40,18 @@ def recognise(records: list[Record]) -> bool:
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """The one session that a file holds, with the branches that the user left."""
     header = next((r for r in records if kind_of(r) == "session"), {})
-    segments = _Reader(notes, count(header.get("version")) or 1).read(records)
+    segments = _Reader(notes, count(header.get("version")) or 1).read(map(_entry, records))
     return [session_of("pi", "anthropic", segments, notes, name, header.get("id"))]
+
+
+def _entry(record: Record) -> Record:
+    """What is told of the entries while the agent works is read as the entry itself."""
+    kind, compaction = kind_of(record), mapping(record.get("result"))
+    if kind == "message_end":
+        return {**record, "type": "message"}
+    if kind in ("compaction_end", "auto_compaction_end"):
+        return {**compaction, "type": "compaction" if compaction else "custom"}
+    return record
 
 
 class _Reader(BlockWindows):
@@ -160,10 +173,15 @@ def _turn(entry: Record, message: Record) -> Turn:
     return Turn(
         0,
         anthropic_usage(*(usage.get(k) for k in ("input", "cacheRead", "cacheWrite", "output"))),
-        seconds(entry.get("timestamp")),
+        seconds(entry.get("timestamp")) or _seconds(message.get("timestamp")),
         first_text(message.get("model")),
         billed or None,
     )
+
+
+def _seconds(milliseconds: Json) -> float | None:
+    known = number(milliseconds)
+    return known / 1000 if known else None
 
 
 def _spoken(message: Record) -> list[Block]:
