@@ -80,6 +80,17 @@ def test_atif_copied_context_is_no_call() -> None:
     assert [t.end for t in session.segments[0].turns] == [4]
 
 
+def test_atif_steps_of_no_call_and_of_several() -> None:
+    metrics = {"prompt_tokens": 10, "completion_tokens": 1}
+    session = one(lines(atif(
+        USER, agent("made by a rule", "a", llm_call_count=0), agent("thought", "b", llm_call_count=3, metrics=metrics),
+        agent("done", llm_call_count=1, metrics={"prompt_tokens": 30}),
+    )))  # fmt: skip
+    assert_sound(session)
+    assert [(t.end, input_tokens(t.usage)) for t in session.segments[0].turns] == [(3, None), (5, 30)]
+    assert session.notes == ["1 x usage of several calls in one step left out"]
+
+
 def test_atif_sub_agents() -> None:
     """Trajectories inside one are sessions of their own; steps of a side-chain are left out."""
     inner = atif(USER, agent("in"), subagent_trajectories=[atif(USER, agent("deep"), trajectory_id="t2")])

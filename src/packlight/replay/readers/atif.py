@@ -13,7 +13,7 @@ from ...types import Json
 from ..session import Notes, RecordedCompaction, Session, Turn
 from .chat_log import Call, ChatLog, Round, as_parts, call_of, clean_content, joined
 from .sessions import Windows, runs_of, session_of
-from .values import Record, as_text, first_text, mapping, mappings, seconds, string, usage_of
+from .values import Record, as_text, count, first_text, mapping, mappings, seconds, string, usage_of
 
 _HANDOFF = "Performed context summarization and handoff"
 """How terminus-2 begins the step of a compaction; only newer versions mark it in `extra.context_management`."""
@@ -93,18 +93,22 @@ class _Reader(Windows[ChatLog]):
         metrics = step.get("metrics")
         usage, reasoning = _usage(metrics), step.get("reasoning_content")
         content = "" if calls and _is_made_up(content) else content
-        entry = self._same_response(metrics)
+        made = step.get("llm_call_count")
+        is_whole = made == 0 or count(made) > 1  # converters give 1 to each piece of a response
+        entry = None if is_whole else self._same_response(metrics)
         if entry:
             self.window.more_calls(entry, calls)
             entry.answer["content"] = clean_content(joined(entry.answer["content"], content))
         else:
             turn = Turn(0, None, seconds(step.get("timestamp")), first_text(step.get("model_name"), self._model))
             entry = self.window.answer(content, calls, turn=turn, reasoning=reasoning)
-            if step.get("is_copied_context"):  # from the trajectory before: this one did not call for it
+            if step.get("is_copied_context") or made == 0:  # nothing was asked for it here
                 entry.turn = None
-        if entry.turn and usage:
+        if count(made) > 1:
+            self.notes.add("usage of several calls in one step left out")
+        elif entry.turn and usage:
             entry.turn.usage = usage
-        self._last = None if step.get("is_copied_context") else (entry, metrics)
+        self._last = None if is_whole or step.get("is_copied_context") else (entry, metrics)
 
     def _same_response(self, metrics: Json) -> Round | None:
         """The response that a step goes on with; None when it is a new one."""
