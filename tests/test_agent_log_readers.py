@@ -266,6 +266,13 @@ def test_mini_swe_agent_of_the_responses_api() -> None:
     assert [(t.end, input_tokens(t.usage), t.seconds) for t in session.segments[0].turns] == [(2, 50, 5.0)]
 
 
-def test_cursor_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="Cursor"):
-        read_sessions(lines(*[{"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}}] * 2))
+@pytest.mark.parametrize(("record", "why"), [
+    ({"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}}, "Cursor"),
+    ({"type": "thread.started", "thread_id": "x"}, "codex/sessions"),
+    ({"type": "init", "session_id": "x", "model": "gemini-3-pro"}, "gemini/tmp"),
+    ({"type": "step_start", "sessionID": "s", "part": {"type": "step-start"}}, "opencode export"),
+    ({"timestamp": 1.5, "message": {"type": "TurnBegin", "payload": {"user_input": "hi"}}}, "context.jsonl"),
+])  # fmt: skip
+def test_what_was_shown_is_refused(record: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        read_sessions(lines(record, record))

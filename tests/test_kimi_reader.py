@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from packlight.errors import InvalidRequest
 from packlight.replay.readers import read_sessions
 from packlight.replay.readers.claude_window import CLEARED
 from packlight.replay.session import RecordedCompaction, Session
@@ -166,9 +165,3 @@ def test_values_of_any_kind(value: Any) -> None:
              "keptUserMessageCount": value} for k in kinds]  # fmt: skip
     for session in read_sessions(lines(META, said("go"), *strange, *step("1", "y"), *inner, message, *more)):
         assert session.reader == "kimi"
-
-
-def test_log_of_the_screen_is_refused() -> None:
-    screen = {"timestamp": 1.5, "message": {"type": "TurnBegin", "payload": {"user_input": "hi"}}}
-    with pytest.raises(InvalidRequest, match=r"context\.jsonl"):
-        read_sessions(lines(META, screen))

@@ -17,7 +17,6 @@ from . import (
     cline,
     codex,
     copilot,
-    cursor,
     gemini,
     gemini_cli,
     inspect_ai,
@@ -29,6 +28,7 @@ from . import (
     openhands,
     openhands_sdk,
     pi,
+    screen,
     smolagents,
     swe_agent,
     swe_agent_calls,
@@ -79,7 +79,7 @@ _READERS: dict[str, Reader] = {
     "smolagents": smolagents,
     "cline": cline,
     "tau2": tau2,
-    "cursor": cursor,
+    "screen": screen,
     "messages": messages,
 }
 """In the order in which they are asked: the most specific first, plain messages last."""

@@ -1,15 +1,13 @@
 """Kimi Code: `wire.jsonl` (`~/.kimi-code/sessions/*/*/agents/*/`), from which the agent makes its context again.
 
 What its records do to the context is told by kimi-code, packages/agent-core/src/agent/context/index.ts and
-compaction/ (November 2026). Kimi CLI's older `context.jsonl` is a list of messages; the `wire.jsonl` beside that one
-has what the screen showed, and is refused.
+compaction/ (November 2026). Kimi CLI's older `context.jsonl` is a list of messages.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...errors import InvalidRequest
 from ...types import Json
 from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .chat_log import ChatLog, call_of
@@ -25,20 +23,14 @@ _CLEARED_FROM_CHARS = 400
 
 def recognise(records: list[Record]) -> bool:
     kinds = {kind_of(r) for r in records[:50]}
-    return bool(kinds & {"context.append_message", "context.append_loop_event"}) or _is_of_screen(records)
+    return bool(kinds & {"context.append_message", "context.append_loop_event"})
 
 
 def read(records: list[Record], *, name: str, notes: Notes) -> list[Session]:
     """The one session of an agent; each sub-agent has a file of its own."""
-    if _is_of_screen(records):
-        raise InvalidRequest("this has what Kimi's screen showed; its model saw what stands in context.jsonl beside it")
     reader = _Reader(notes)
     segments = reader.read(records)
     return [session_of("kimi", "chat", segments, notes, name, model=reader.model, head=reader.head)]
-
-
-def _is_of_screen(records: list[Record]) -> bool:
-    return any(kind_of(mapping(r.get("message"))) == "TurnBegin" and not kind_of(r) for r in records[:20])
 
 
 class _Context:
