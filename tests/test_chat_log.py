@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from packlight.replay.readers.chat_log import ChatLog, call_of, clean_content
-from packlight.replay.readers.snapshots import segments_of
+from packlight.replay.readers.sessions import segments_of
 from packlight.replay.readers.values import usage_of
 from packlight.replay.session import Notes, Turn
 from packlight.tokens.usage import cache_read_tokens, cache_write_tokens, input_tokens

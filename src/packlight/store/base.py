@@ -45,6 +45,11 @@ class Document:
     ordinal: int = 0
     """Its place in the conversation."""
 
+    @property
+    def place(self) -> str:
+        """What it came from, as recall finds it."""
+        return f"{self.path} {self.tool} {self.call_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
@@ -331,6 +336,25 @@ def with_descendants(removed: set[Key], rows: Iterable[tuple[Key, Key | None]]) 
         if parent in gone:
             gone.add(id)
     return gone
+
+
+def forget_unused(
+    used: Mapping[Key, float],
+    named: Collection[Key],
+    forget: Callable[[Key], None],
+    size_bytes: Callable[[], int],
+    *,
+    cutoff: float | None,
+    max_bytes: int | None,
+) -> None:
+    """Forget these conversations, those last used before a moment, and the longest unused until the rest fits."""
+    for key, seconds in list(used.items()):
+        if key in named or (cutoff is not None and seconds < cutoff):
+            forget(key)
+    if max_bytes is not None:
+        for key in sorted(used, key=used.__getitem__):
+            if size_bytes() > max_bytes:
+                forget(key)
 
 
 def purge_cutoff_seconds(

@@ -383,10 +383,6 @@ def _documents(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Docum
     return [read_document(row) for row in rows if row is not None]
 
 
-def _place(document: Document) -> str:
-    return f"{document.path} {document.tool} {document.call_id}"
-
-
 def _index_rows(connection: sqlite3.Connection, conversation: int, after: int) -> list[tuple[int, str, str]]:
     rows: list[tuple[int, str, str]] = []
     size = 0
@@ -395,7 +391,7 @@ def _index_rows(connection: sqlite3.Connection, conversation: int, after: int) -
         (conversation, after),
     ):
         document = read_document(values)
-        rows.append((id, " ".join(terms(_place(document))), " ".join(terms(document.text))))
+        rows.append((id, " ".join(terms(document.place)), " ".join(terms(document.text))))
         size += len(document.text)
         if size >= _INDEX_CHUNK_BYTES:
             break
@@ -425,6 +421,6 @@ def _find_unindexed(connection: sqlite3.Connection, words: str, scope: _Scope, l
     ids = [id for (id,) in connection.execute(f"SELECT id FROM documents WHERE conversation IN {_SCOPE}", scope)]
     for id in ids:
         document = _documents(connection, [id])[0]
-        index.add(id, _place(document), document.text)
+        index.add(id, document.place, document.text)
         refs[id] = document.ref
     return index.search(words, ids, limit, refs.__getitem__)

@@ -19,6 +19,7 @@ from .base import (
     check_put,
     choose,
     first_rival,
+    forget_unused,
     known_among,
     path_matches,
     purge_cutoff_seconds,
@@ -214,7 +215,7 @@ class MemoryStore:
             for id in scope:
                 if id not in self._index:
                     document = self._documents[id].document
-                    self._index.add(id, f"{document.path} {document.tool} {document.call_id}", document.text)
+                    self._index.add(id, document.place, document.text)
             ids = self._index.search(words, scope, limit, lambda id: self._documents[id].hash)
             found = [self._documents[id].document for id in ids]
         return [(document, snippet(document.text, words)) for document in found]
@@ -248,15 +249,9 @@ class MemoryStore:
         cutoff = purge_cutoff_seconds(keep_days, max_bytes, conversation, all, now_seconds)
         with self._lock:
             before = self._counts()
-            effective = self._effective()
-            for place in list(effective):
-                named = conversation is not None and place[1] == conversation and owner in (None, place[0])
-                if all or named or (cutoff is not None and effective[place] < cutoff):
-                    self._forget(place)
-            if max_bytes is not None:
-                for place in sorted(effective, key=effective.__getitem__):
-                    if self.size_bytes() > max_bytes:
-                        self._forget(place)
+            used = self._effective()
+            named = {p for p in used if all or (p[1] == conversation and owner in (None, p[0]))}
+            forget_unused(used, named, self._forget, self.size_bytes, cutoff=cutoff, max_bytes=max_bytes)
             self._facts = {k: f for k, f in self._facts.items() if not all and (cutoff is None or f[1] >= cutoff)}
             self._sweep()
             after = self._counts()

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from . import files
-from .base import used_with_descendants, with_descendants
+from .base import forget_unused, used_with_descendants, with_descendants
 from .rows import marks, pieces, split_hashes
 
 _ORPHAN_SECONDS = 3600.0
@@ -42,15 +42,8 @@ def purge_rows(
     connection.execute("UPDATE conversations SET indexed_to = 0")
     connection.execute("UPDATE state SET purges = purges + 1")
     places = connection.execute("SELECT id, owner, name FROM conversations").fetchall()
-    effective = purge.last_used()
-    for id, its_owner, name in places:
-        named = conversation is not None and name == conversation and owner in (None, its_owner)
-        if all or named or (cutoff is not None and effective[id] < cutoff):
-            purge.forget(id)
-    if max_bytes is not None:
-        for id in sorted(effective, key=effective.__getitem__):
-            if purge.size_bytes() > max_bytes:
-                purge.forget(id)
+    named = {id for id, its, name in places if all or (name == conversation and owner in (None, its))}
+    forget_unused(purge.last_used(), named, purge.forget, purge.size_bytes, cutoff=cutoff, max_bytes=max_bytes)
     if all or cutoff is not None:
         connection.execute("DELETE FROM facts WHERE ? OR learned_seconds < ?", (all, cutoff or 0.0))
     after, names_after = purge.counts(), purge.file_names()

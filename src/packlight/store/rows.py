@@ -46,9 +46,9 @@ def checked(hash: bytes, packed: int, body: bytes) -> bytes:
     return data
 
 
-def pieces(items: Sequence[Item], size: int = VARIABLES) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), VARIABLES):
+        yield items[start : start + VARIABLES]
 
 
 def marks(items: Sequence[object]) -> str:

@@ -138,7 +138,7 @@ class _Reader(BlockWindows):
             in_stream = _message(record).get("compact_metadata")
             metadata = mapping(record.get("compactMetadata") or record.get("compact_metadata") or in_stream)
             self._new_window(count(metadata.get("preTokens", metadata.get("pre_tokens"))) or None)
-            self._preserved = _preserved_ids(metadata)
+            self._preserved = strings(mapping(metadata.get("preservedMessages")).get("uuids"))
         elif subtype == "microcompact_boundary":
             metadata = mapping(record.get("microcompactMetadata"))
             self.clear(strings(metadata.get("compactedToolIds")), count(metadata.get("preTokens")) or None)
@@ -180,10 +180,6 @@ def _session_id(records: list[Record]) -> str:
 
 def _subtype(record: Record) -> Any:
     return record.get("subtype") or _message(record).get("subtype")
-
-
-def _preserved_ids(metadata: Record) -> list[str]:
-    return strings(mapping(metadata.get("preservedMessages")).get("uuids"))
 
 
 def _once(records: list[Record], notes: Notes) -> list[Record]:

@@ -15,17 +15,10 @@ from .lines import kind_of
 from .sessions import Windows, session_of
 from .values import Record, first_text, mappings, seconds, string
 
-_BY_MODEL = frozenset(
-    {
-        "reasoning",
-        "function_call",
-        "custom_tool_call",
-        "local_shell_call",
-        "web_search_call",
-        "tool_search_call",
-        "image_generation_call",
-    }
-)
+_BY_MODEL = frozenset({
+    "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call",
+    "image_generation_call",
+})  # fmt: skip
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 _OUTPUTS = frozenset(
     {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output"}

@@ -15,9 +15,9 @@ from .values import Record, count, first_text, mapping, mappings, seconds, strin
 
 _KEYS = frozenset({"messageId", "toolCallId", "toolRequests", "turnId"})
 _BOOKKEEPING = (
-    *("hook.", "permission.", "session.", "tool.", "assistant.", "subagent.", "skill.", "abort", "external_"),
-    "result",
-)
+    "hook.", "permission.", "session.", "tool.", "assistant.", "subagent.", "skill.", "abort", "external_", "result",
+)  # fmt: skip
+"""How the kinds of events begin that are nothing to the model."""
 
 
 def recognise(records: list[Record]) -> bool:

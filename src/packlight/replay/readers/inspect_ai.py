@@ -12,8 +12,7 @@ from typing import Any
 from ...types import Json
 from ..session import Notes, Segment, Session, Turn
 from .chat_log import ChatLog, call_of, clean_content
-from .sessions import runs_of, session_of
-from .snapshots import segments_of
+from .sessions import runs_of, segments_of, session_of
 from .values import Record, first_text, mapping, mappings, seconds, usage_of
 
 _ATTACHMENT = "attachment://"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...types import FormatName, Json
-from ..session import Notes, RecordedCompaction, Segment, Session
+from ..session import Notes, RecordedCompaction, Segment, Session, Turn
 from .values import Record, first_text
 
 
@@ -86,3 +86,20 @@ def runs_of(
     return [
         (record, name if len(found) == 1 else f"{name}#{i}", Notes() if i else notes) for i, record in enumerate(found)
     ]
+
+
+def segments_of(calls: Iterable[tuple[list[Record], Turn]]) -> list[Segment]:
+    """Of a log that holds the whole request of every call: a new window wherever one does not begin with the one
+    before it."""
+    segments: list[Segment] = []
+    for messages, turn in calls:
+        if not messages:
+            continue
+        before = segments[-1].messages if segments else []
+        if segments and messages[: len(before)] == before:
+            before += messages[len(before) :]
+        else:
+            segments.append(Segment(list(messages), []))
+        turn.end = len(messages)
+        segments[-1].turns.append(turn)
+    return segments

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from ..session import Notes, Session, Turn
 from .lines import kind_of
-from .sessions import session_of
-from .snapshots import segments_of
+from .sessions import segments_of, session_of
 from .values import Record, first_text, mapping, mappings, seconds
 
 _HEAD_KEYS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p")
