@@ -167,8 +167,8 @@ class _Reader(BlockWindows):
 
 def _replacements(records: list[Record]) -> dict[str, str]:
     """By call: what was sent for a result that was too large beside the others of its message."""
-    logged = [r for r in records if kind_of(r) == "content-replacement" and not r.get("agentId")]
-    found = [one for r in logged for one in mappings(r.get("replacements"))]
+    logged = [r.get("replacements") for r in records if kind_of(r) == "content-replacement"]
+    found = [one for replacements in logged for one in mappings(replacements)]
     return {string(f.get("toolUseId")): f["replacement"] for f in found if isinstance(f.get("replacement"), str)}
 
 
