@@ -23,7 +23,8 @@ _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "to
 _OUTPUTS = frozenset(
     {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output"}
 )
-_ITEMS = _BY_MODEL | _OUTPUTS | {"message", "compaction", "compaction_summary", "agent_message"}
+_COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+_ITEMS = _BY_MODEL | _OUTPUTS | _COMPACTIONS | {"message", "agent_message"}
 _NOT_SENT = frozenset({"ghost_snapshot"})
 _CLIENT_KEYS = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
 _BOOKKEEPING = frozenset(
@@ -174,7 +175,7 @@ class _Reader(Windows[_Window]):
             self.window.items = [*typed, *([_user(summary)] if summary else [])]
         kept = sum(item in before for item in self.window.items)
         self.begun_by = RecordedCompaction("compaction", summary, kept)
-        if not (summary or any(kind_of(i) in ("compaction", "compaction_summary") for i in self.window.items)):
+        if not (summary or any(kind_of(i) in _COMPACTIONS for i in self.window.items)):
             self.notes.add("compaction whose summary is not in the file")
 
 
