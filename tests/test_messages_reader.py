@@ -66,6 +66,21 @@ def test_completion_log() -> None:
     assert (input_tokens(last.usage), last.seconds) == (9, 5.0)
 
 
+def test_completion_logs_of_one_agent() -> None:
+    """Each has all that was sent: together they are one session of as many calls; logs of others are their own."""
+    logs = [
+        {"messages": CHAT[:n], "response": {"model": "gpt", "usage": {"prompt_tokens": n}}, "timestamp": n}
+        for n in (2, 4)
+    ]
+    assert [m["role"] for m in CHAT[:4]] == ["system", "user", "assistant", "tool"]
+    session = one(lines(*logs))
+    assert [(t.end, input_tokens(t.usage), t.seconds, t.model) for t in session.segments[0].turns] == [
+        *((2, 2, 2.0, "gpt"), (4, 4, 4.0, "gpt")),
+    ]
+    other = {**logs[0], "messages": [{"role": "user", "content": "else"}]}
+    assert len(read_sessions(lines(logs[0], other))) == 2
+
+
 def test_message_a_line() -> None:
     session = one(
         lines(

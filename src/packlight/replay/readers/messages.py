@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ...errors import InvalidRequest, UnknownFormat
 from ...formats import FORMATS, split
 from ...types import Format, Json
 from ..session import Notes, Segment, Session, Turn
-from .sessions import session_of
+from .sessions import segments_of, session_of
 from .values import Record, first_text, mapping, seconds
 
 _HEAD_KEYS = frozenset({"model", "system", "tools", "instructions"})
@@ -38,6 +39,10 @@ def read(records: list[Record], *, name: str, notes: Notes, format: str | None =
     """One session of a list of messages, or of a request; else one each run. `format` is that of the messages."""
     if len(records) == 1 and not {"type", "role"} & records[0].keys():
         return [_of_one(records[0], _LIST_KEYS, name=name, notes=notes, format=format)]
+    if records and all(map(_is_log, records)):
+        session = _of_logs(records, name=name, notes=notes, format=format)
+        if session:
+            return [session]
     if records and all(_run_of(r) for r in records):
         return [
             _of_one(record, _HEAD_KEYS, name=f"{name}#{i}", notes=Notes() if i else notes, format=format)
@@ -66,7 +71,7 @@ def _of_messages(records: list[Record], *, name: str, notes: Notes, format: str 
 
 def _of_one(value: Record, keys_of_request: frozenset[str], *, name: str, notes: Notes, format: str | None) -> Session:
     """A log of a request, a request, or a run of which only the list counts."""
-    if isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list):
+    if _is_log(value):
         return _log(value, name=name, notes=notes, format=format)
     run = None if keys_of_request & value.keys() else _run_of(value)
     return _session(run or value, name=name, notes=notes, format=format)
@@ -83,6 +88,19 @@ def _run_of(value: Record) -> list[Record] | None:
     return None
 
 
+def _is_log(value: Record) -> bool:
+    return isinstance(value.get("response"), dict) and isinstance(value.get("messages"), list)
+
+
+def _of_logs(records: list[Record], *, name: str, notes: Notes, format: str | None) -> Session | None:
+    """Calls of one agent, each logged with all that it sent; None when none of them goes on from the one before."""
+    logs = [_log(r, name=name, notes=notes, format=format) for r in records]
+    calls = [(log.segments[0].messages, log.segments[0].turns[-1]) for log in logs if log.turns]
+    segments = segments_of(calls)
+    is_one = len(segments) < len(calls) and len({log.format for log in logs}) == 1
+    return replace(logs[0], segments=segments) if is_one else None
+
+
 def _log(value: Record, *, name: str, notes: Notes, format: str | None) -> Session:
     """One logged call: the request and the reply to it."""
     response, sent = value["response"], value.get("kwargs")
@@ -91,7 +109,7 @@ def _log(value: Record, *, name: str, notes: Notes, format: str | None) -> Sessi
     session = _session({"messages": value["messages"], **head}, name=name, notes=notes, format=format)
     session.model = first_text(response.get("model"), value.get("model"))
     for turn in session.segments[0].turns[-1:]:
-        turn.usage = mapping(response.get("usage")) or None
+        turn.usage, turn.model = mapping(response.get("usage")) or None, session.model
         turn.seconds = seconds(value.get("timestamp"))
     return session
 
