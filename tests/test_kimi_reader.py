@@ -70,8 +70,8 @@ def test_steps() -> None:
         ("system", "You are."),
         ("user", "go"),
         ("assistant", "I look."),
-        ("tool", "A"),
         ("tool", "<system>ERROR: Tool execution failed.</system>\nno such file"),
+        ("tool", "A"),
         ("user", "<system-reminder>"),
         ("assistant", "done"),
     ]
@@ -80,6 +80,14 @@ def test_steps() -> None:
     counted = [f(turn.usage) for f in (input_tokens, cache_read_tokens, cache_write_tokens, output_tokens)]
     assert (turn.model, turn.seconds, counted) == ("k3", 5.0, [99, 80, 9, 4])
     assert [t["function"]["name"] for t in session.head["tools"]] == ["Read"]
+    assert session.notes == []
+
+
+def test_ids_that_come_again() -> None:
+    session = read(
+        said("go"), *step("1", "", "a"), result("a", "one"), *step("2", "", "a"), result("a", "two"), *step("3", "done")
+    )
+    assert [m["content"] for m in session.segments[0].messages if m["role"] == "tool"] == ["one", "two"]
     assert session.notes == []
 
 
@@ -96,9 +104,10 @@ def test_compaction_keeps_the_users_words() -> None:
         said("more"),
         *step("3", "ended"),
     )  # fmt: skip
-    assert [text for _, text in told(session)] == ["You are.", "first", "/skill", "S", "more", "ended"]
+    parts = [{"type": "text", "text": t} for t in ("first", "/skill", "S", "more")]
+    assert told(session) == [("system", "You are."), ("user", parts), ("assistant", "ended")]
     assert session.segments[1].compaction == RecordedCompaction("compaction", "S", 2, 99)
-    assert [t.end for t in session.segments[1].turns] == [5]
+    assert [t.end for t in session.segments[1].turns] == [2]
 
 
 def test_compaction_of_the_first_protocols() -> None:
@@ -127,7 +136,7 @@ def test_old_results_are_cleared() -> None:
     before, after = session.segments
     assert [m["content"] for m in after.messages if m["role"] == "tool"] == [CLEARED, "short"]
     assert len(before.messages[3]["content"]) == 1000
-    assert after.compaction == RecordedCompaction("microcompaction", "", 5)
+    assert after.compaction == RecordedCompaction("microcompaction", "", 4)
 
 
 def test_undo_and_clear() -> None:

@@ -20,15 +20,18 @@ from .values import mapping, string
 
 def in_chat_form(segments: Iterable[Segment | None], system: str = "") -> list[Segment]:
     """The same segments, with `system` as their first message."""
-    return [_segment(s, [{"role": "system", "content": system}] if system else []) for s in segments if s]
+    known: dict[int, list[dict[str, Any]]] = {}  # windows share what did not change between them
+    return [_segment(s, [{"role": "system", "content": system}] if system else [], known) for s in segments if s]
 
 
-def _segment(segment: Segment, messages: list[dict[str, Any]]) -> Segment:
+def _segment(segment: Segment, messages: list[dict[str, Any]], known: dict[int, list[dict[str, Any]]]) -> Segment:
     place_of = []
     for message in segment.messages:
         place_of.append(len(messages))
-        blocks = message["content"]
-        messages += [_assistant(blocks)] if message["role"] == "assistant" else _user(blocks)
+        if id(message) not in known:
+            blocks = message["content"]
+            known[id(message)] = [_assistant(blocks)] if message["role"] == "assistant" else _user(blocks)
+        messages += known[id(message)]
     place_of.append(len(messages))
     turns = [replace(t, end=place_of[t.end]) for t in segment.turns]
     return Segment(messages, turns, segment.compaction)
@@ -36,8 +39,9 @@ def _segment(segment: Segment, messages: list[dict[str, Any]]) -> Segment:
 
 def _assistant(blocks: list[Block]) -> dict[str, Any]:
     calls = [_call(b) for b in blocks if kind_of(b) == "tool_use"]
-    said = _content(blocks)
-    return {"role": "assistant", "content": said or None, **({"tool_calls": calls} if calls else {})}
+    said, thought = _content(blocks), "".join(string(b.get("thinking")) for b in blocks if kind_of(b) == "thinking")
+    told = {"role": "assistant", "content": said or None, **({"reasoning_content": thought} if thought else {})}
+    return {**told, "tool_calls": calls} if calls else told
 
 
 def _call(block: Block) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Window:
         self._by_id: dict[str, Round] = {}
         self._by_call: dict[str, Round] = {}
         self._answered: set[str] = set()
+        self._cleared: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
@@ -109,15 +110,19 @@ class Window:
         if not (self.waits_for_user or self.is_empty):
             self.assistant("pending", [])[0].turn = Turn(0)
 
-    def holds(self, call_ids: list[str]) -> bool:
-        """Whether the result of any of these calls stands in it."""
-        return not self._answered.isdisjoint(call_ids)
+    def knows(self, call_id: str) -> bool:
+        return call_id in self._by_call
+
+    def held(self, call_ids: list[str]) -> list[str]:
+        """Those of these calls whose result stands in it."""
+        return [i for i in call_ids if i in self._answered and i not in self._cleared]
 
     def clear(self, call_ids: list[str]) -> None:
         """These results are not sent any more. The calls so far belong to the segment that ended with it."""
         for entry in self.rounds:
             entry.turn = None
-        for call_id in self._answered.intersection(call_ids):
+        self._cleared.update(call_ids)
+        for call_id in call_ids:
             entry = self._by_call[call_id]
             entry.results = [{**b, "content": CLEARED} if b.get("tool_use_id") == call_id else b for b in entry.results]
             entry.state = None
@@ -210,8 +215,9 @@ class BlockWindows(Windows[Window]):
 
     def clear(self, call_ids: list[str], tokens_before: int | None = None) -> None:
         """A new window with these results cleared; the same one goes on where it holds none of them."""
-        if not self.window.holds(call_ids):
+        held = self.window.held(call_ids)
+        if not held:
             return
         if self.end():
             self.begun_by = RecordedCompaction("microcompaction", "", self.window.length, tokens_before)
-        self.window.clear(call_ids)
+        self.window.clear(held)
