@@ -162,6 +162,13 @@ def test_empty_summary_is_no_summary(text):
         planned(CompactHistory(writer=nothing, keep_recent_tokens=0), talk, 100)
 
 
+def test_a_digest_of_which_not_even_the_frame_fits_is_no_error():
+    """A count that is many times our estimate: what is seen of the request is a small part of it."""
+    talk = Talk("chat").user("go").call(*read("a"), prose("a", 9)).call(*read("b"), "b").says("Done.").user("more")
+    _, edits = planned(CompactHistory(keep_recent_tokens=0), talk, 100, ratio=40.0)
+    assert edits == []
+
+
 # ---- snip_compact
 
 

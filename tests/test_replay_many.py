@@ -97,6 +97,18 @@ def test_only_the_newest_twenty_unless_asked(home: Path, capsys: pytest.CaptureF
     assert len(out.splitlines()) == 23 and err == ""
 
 
+def test_what_sub_agents_did_pushes_no_session_out(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for n in range(21):
+        session(home / ".claude" / "projects" / "subagents" / f"agent-{n:02}.jsonl", 1, age_days=0)
+    session(home / ".claude" / "projects" / "main.jsonl", 1, age_days=9)
+    assert main(["replay", "--policy", "none", "--json", "--jobs", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["session"] for line in out.splitlines()] == ["main"]
+    assert "the newest 1 of 1 sessions" in err and "sub-agents" in err
+    assert main(["replay", "--policy", "none", "--json", "--jobs", "1", "--all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 22
+
+
 @pytest.mark.parametrize("days", ["0", "-1", "week", "nan"])
 def test_days_are_a_number(days: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "--since", days]) == 2

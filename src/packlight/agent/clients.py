@@ -9,7 +9,6 @@ from typing import Any
 from ..errors import AgentError
 from .apis import Api, Chat, Messages, Responses
 
-API_NAMES = ("messages", "chat", "responses")
 DEFAULT_MODELS = {"ANTHROPIC_API_KEY": "claude-opus-5-5", "OPENAI_API_KEY": "gpt-5.6"}
 """What is asked where only a key says whose models are meant."""
 _RETRIES = 4

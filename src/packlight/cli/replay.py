@@ -16,7 +16,7 @@ from ..errors import InvalidRequest
 from ..replay.columns import measures_of
 from ..replay.compare import Replayed, compared
 from ..replay.foreign import ForeignEngine, is_foreign, load_policy
-from ..replay.home import newest_first, own_sessions, session_folders
+from ..replay.home import is_sub_agents, newest_first, own_sessions, session_folders
 from ..replay.html import page
 from ..replay.readers import find_files, read_sessions
 from ..replay.report import as_json, render_all
@@ -110,8 +110,10 @@ def _files(args: argparse.Namespace) -> list[str]:
         where = f"in {looked}" if looked else "on this machine"
         raise InvalidRequest(f"no sessions of Claude Code, Codex or pi{when} {where}: name a file or a folder")
     if len(files) > NEWEST and not args.all and args.since is None:
-        say(f"packlight: the newest {NEWEST} of {len(files):,} sessions; --all or --since DAYS for more")
-        files = files[:NEWEST]
+        whole = [f for f in files if not is_sub_agents(f)] or files
+        rest = " and what their sub-agents did" if len(whole) < len(files) else ""
+        files = whole[:NEWEST]
+        say(f"packlight: the newest {len(files)} of {len(whole):,} sessions; --all or --since DAYS for more{rest}")
     return [str(f) for f in files]
 
 

@@ -142,7 +142,7 @@ def summarised(
     steps = carried(writer, job) if isinstance(writer, Digest) and job.previous else writer(job)
     summary: Summary = yield from steps
     if not (summary.text or "").strip():
-        if max_tokens < MIN_SUMMARY_TOKENS:
+        if max_tokens < MIN_SUMMARY_TOKENS or isinstance(writer, Digest):
             return [], summary.error  # there was no room for one
         raise SummaryError("the writer gave an empty summary")
     reason = f"{len(going)} messages"

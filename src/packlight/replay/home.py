@@ -35,6 +35,11 @@ def newest_first(paths: Iterable[Path], *, since_days: float | None = None, now:
     return [path for _, path in sorted(known, key=lambda pair: (-pair[0], str(pair[1])))]
 
 
+def is_sub_agents(file: Path) -> bool:
+    """What a sub-agent of Claude Code did, in a file of its own beside the session's."""
+    return file.name.startswith("agent-")
+
+
 def own_sessions(environ: Mapping[str, str], home: Path, *, since_days: float | None = None) -> list[Path]:
     """The session files of this user, newest first."""
     files = (file for folder in session_folders(environ, home) for file in find_files(folder))
