@@ -306,6 +306,20 @@ def test_call_beside_others_is_put_back_with_its_result(wire, how, tmp_path):
 
 @every_wire
 @every_way
+def test_calls_that_the_proxy_answers_are_none_of_the_agents(wire, how, tmp_path):
+    beside = [Reply("Both.", (READS, ASKS, READS), "hm"), Reply("", (ASKS,)), Reply("More.", (READS, ASKS))]
+    script = [*beside, Reply("Done.")]
+    with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:
+        for _ in range(3):
+            talk.say()
+        watch = proxy.proxy.watch
+    assert watch.totals.recalls == 3
+    turns = next(iter(watch.threads.values())).turns
+    assert [(turn.calls, turn.recalls) for turn in turns] == [(0, 1), (2, 2), (1, 0)]
+
+
+@every_wire
+@every_way
 def test_alone_then_beside_others(wire, how, tmp_path):
     script = [Reply("", (ASKS,), "hm"), Reply("Both.", (ASKS, READS), "so"), Reply("Done.")]
     with strict(script) as provider, proxied(provider, tmp_path) as proxy, Talk(wire, how, proxy.url) as talk:

@@ -95,7 +95,6 @@ class Continued:
             await self.way.run(lambda: self.turn.ended(said, self.exchange.c))
             self.exchange.error = self.turn.error or self.exchange.error
             return False
-        self.exchange.recalls += 1
         await self.way.run(self.exchange.go_on)
         return True
 

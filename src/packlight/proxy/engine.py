@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..compactor import Compactor
 from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
 from ..integrations.cures import Cures
 from ..integrations.events import usage_in
+from ..integrations.recall_tool import NAME
 from ..layers import ReadAgain
 from ..models import lookup
 from ..overflow import classify
@@ -61,14 +63,13 @@ class Engine:
     def begin(self, endpoint: Endpoint, headers: Mapping[str, str], data: bytes) -> Exchange:
         """A request as it came (header names in lower case). Never raises: what can't be handled goes on as it is."""
         exchange = Exchange(self, endpoint, headers, data)
-        started = time.perf_counter()
-        try:
-            exchange.fit()
-        except InvalidRequest as error:
-            exchange.left = str(error)
-        except Exception as error:  # whatever it is, the client's request is worth more than our part in it
-            exchange.failed(error)
-        exchange.seconds = time.perf_counter() - started
+        with exchange.timed():
+            try:
+                exchange.fit()
+            except InvalidRequest as error:
+                exchange.left = str(error)
+            except Exception as error:  # whatever it is, the client's request is worth more than our part in it
+                exchange.failed(error)
         return exchange
 
     def compactor(self, owner: str, window_tokens: int | None, *, has_recall: bool) -> Compactor:
@@ -136,7 +137,7 @@ class Exchange:
         self.side = ""
         """Why it is no turn of an agent's conversation."""
         self.calls = (0, 0)
-        """Of tools, in the model's newest answer; and how many fetch again what was taken out."""
+        """Of the agent's tools, in the model's newest answer; and how many fetch again what was taken out."""
         self.left = ""
         """Why nothing new was planned; empty where it was looked at in full."""
         self.error: Exception | None = None
@@ -147,12 +148,16 @@ class Exchange:
         """What we took before it was sent."""
         self.usages: list[dict[str, Any]] = []
         """What the provider counted, reply by reply: there are several where calls of recall were answered."""
-        self.recalls = 0
-        """How often the model was answered here, and asked again."""
         self.turn: Turn | None = None
         """Where the model has the recall tool: what becomes of its calls."""
         self._compactor: Compactor | None = None
         self._cures: Cures | None = None
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - started
 
     # --- before it is sent --------------------------------------------------------------------------------------------
 
@@ -170,27 +175,33 @@ class Exchange:
             request, has_recall, self.turn = opened.request, opened.has_tool, opened.turn
         self._compactor = self.engine.compactor(self.owner, self._window_tokens(request), has_recall=has_recall)
         self._plan(self._compactor, request)
+        self._count(without=NAME if has_recall else "")
 
     def _plan(self, compactor: Compactor, request: Mapping[str, Any]) -> None:
         mode = self.engine.settings.mode
         self._cures = Cures(compactor)
         self.side = side_request(self.endpoint, request) or ""
         self.left = self.side or ("only rescued" if mode == "rescue" else "")
-        c = compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left))
-        self._take(c)
-        if not self.side and c.state is not None:
-            edits = c.report.edits if mode != "shadow" else ()
-            new = bool(c.report.new_edits)
-            self.calls = self.engine.refetches.count(self.thread, c.state.view, edits, is_new=new)
+        self._take(compactor.fit(request, format=self.endpoint.format, recorded_only=bool(self.left)))
+
+    def _count(self, *, without: str) -> None:
+        """What the agent called; a tool that it does not have is left out."""
+        if self.side or self.c is None or self.c.state is None:
+            return
+        report, view = self.c.report, self.c.state.view
+        edits = report.edits if self.engine.settings.mode != "shadow" else ()
+        new = bool(report.new_edits)
+        self.calls = self.engine.refetches.count(self.thread, view, edits, is_new=new, without=without)
 
     def go_on(self) -> None:
         """The model's calls of the recall tool were answered: `data` is the next request. Never raises."""
         assert self.turn is not None and self.body is not None and self._compactor is not None
-        try:
-            self._plan(self._compactor, self.turn.request)
-        except Exception as error:
-            self.failed(error)
-            self.c, self.data = None, self.body.encoded(self.turn.request)
+        with self.timed():
+            try:
+                self._plan(self._compactor, self.turn.request)
+            except Exception as error:
+                self.failed(error)
+                self.c, self.data = None, self.body.encoded(self.turn.request)
 
     def _window_tokens(self, request: Mapping[str, Any]) -> int | None:
         asked = self.engine.settings.window_tokens
@@ -235,20 +246,18 @@ class Exchange:
         """Whether to send it again: then `data` is new. `body` is the refusal's text, JSON or event. Never raises."""
         if self._cures is None or not self._can_recover:
             return False
-        started = time.perf_counter()
-        try:
-            c = self._cures.next(self.c, Refused(status, body))
-            if c is not None:
-                self._take(c)
-                self.attempts += 1
-            return c is not None
-        except (ContextWindowExceeded, Refused):
-            return False  # nothing can be done about it, and the provider's own refusal says it better
-        except Exception as error:
-            self.failed(error)
-            return False
-        finally:
-            self.seconds += time.perf_counter() - started
+        with self.timed():
+            try:
+                c = self._cures.next(self.c, Refused(status, body))
+                if c is not None:
+                    self._take(c)
+                    self.attempts += 1
+                return c is not None
+            except (ContextWindowExceeded, Refused):
+                return False  # nothing can be done about it, and the provider's own refusal says it better
+            except Exception as error:
+                self.failed(error)
+                return False
 
     def is_too_long(self, status: int, body: Any) -> bool:
         """Whether an error, or an event of a stream, is a refusal for length."""

@@ -18,7 +18,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "packlight_requests_total": ("counter", "Requests with a conversation, by API, what they do, outcome and status."),
     "packlight_batches_total": ("counter", "Requests with a new batch of edits."),
     "packlight_rescues_total": ("counter", "Requests sent again after a refusal."),
-    "packlight_recalls_total": ("counter", "Requests in between: the model's calls of recall, answered."),
+    "packlight_recalls_total": ("counter", "The model's calls of recall that were answered here."),
     "packlight_errors_total": ("counter", "Failures of packlight's own; the request went on."),
     "packlight_unreachable_total": ("counter", "Requests that found no upstream."),
     "packlight_tokens_before_total": ("counter", "Tokens of the conversations as the clients have them."),

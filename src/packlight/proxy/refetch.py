@@ -33,16 +33,19 @@ class Refetches:
         self._known: OrderedDict[str, tuple[object, frozenset[int]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def count(self, thread: str, view: View, edits: Sequence[Edit], *, is_new: bool) -> tuple[int, int]:
-        """The calls of the model's newest answer, and how many of them fetch again what was out of its sight.
+    def count(
+        self, thread: str, view: View, edits: Sequence[Edit], *, is_new: bool, without: str = ""
+    ) -> tuple[int, int]:
+        """The agent's calls of the model's newest answer, and how many of them fetch again what was out of its sight.
 
-        `edits` are those in effect; with `is_new` the model has not seen them yet, but those before.
+        `edits` are those in effect; with `is_new` the model has not seen them yet, but those before. Calls of the tool
+        `without` are not the agent's.
         """
         start, end = _newest_answer(view)
         part_of = replace(
             view, messages=view.messages[start:], edits=(), memo={}, memory={}
         )  # results tell what was read
-        calls = [keys for _, keys in _calls(part_of, end - start)]
+        calls = [keys for _, keys in _calls(part_of, end - start, without)]
         with self._lock:
             known = self._known.get(thread)
         taken = self._taken(thread, view, edits) if edits and (is_new or calls) else frozenset()
@@ -76,7 +79,7 @@ def _newest_answer(view: View) -> tuple[int, int]:
     return start, end
 
 
-def _calls(view: View, end: int) -> Iterator[tuple[Place, set[int]]]:
+def _calls(view: View, end: int, without: str = "") -> Iterator[tuple[Place, set[int]]]:
     """Each call in the messages before `end`, and what it fetches as hashes."""
     reads: dict[Place, set[int]] = {}
     changing = set()
@@ -88,7 +91,7 @@ def _calls(view: View, end: int) -> Iterator[tuple[Place, set[int]]]:
             changing.add(place)
     for i in range(end):
         for k, part in enumerate(view.messages[i].parts):
-            if part.kind != "call" or part.server:
+            if part.kind != "call" or part.server or part.tool == without:
                 continue
             keys = reads.get((i, k), set())
             if keys or (i, k) not in changing:

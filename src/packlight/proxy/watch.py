@@ -62,7 +62,7 @@ class Turn:
     rescues: int
     """How often it was sent again after a refusal."""
     recalls: int
-    """How often it went on with an answer to the model's calls of recall."""
+    """The model's calls of recall that were answered here."""
     input_tokens: int
     """What the provider counted, over all its replies; 0 where it did not say."""
     cached_tokens: int
@@ -72,7 +72,7 @@ class Turn:
     usd: float | None
     """At list prices; None where the price or the usage is not known."""
     calls: int
-    """Of tools, in the model's newest answer."""
+    """Of the agent's tools, in the model's newest answer."""
     refetches: int
     """How many of them fetch again what was taken out."""
     seconds: float
@@ -246,7 +246,7 @@ def _turn(exchange: Exchange, status: int, batch: str) -> Turn:
         layers=report.layers if report else (),
         batch=batch if report and report.new_edits else "",
         rescues=exchange.attempts,
-        recalls=exchange.recalls,
+        recalls=exchange.turn.recalls if exchange.turn else 0,
         input_tokens=sum(input_tokens(usage) or 0 for usage in usages),
         cached_tokens=sum(map(cache_read_tokens, usages)),
         written_tokens=sum(map(cache_write_tokens, usages)),

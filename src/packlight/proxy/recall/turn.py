@@ -116,11 +116,12 @@ class Turn:
         self.opened = opened
         self.error: StoreError | None = None
         """Why what was said is held in memory only."""
+        self.recalls = 0
+        """Calls that were answered, or told that it is enough."""
         self._kept = kept
         self._place = place
         self._unseen: list[Json] = []
         self._texts: list[str] = []
-        self._recalls = 0
         self._newest: tuple[Asked, ...] = ()
         self._is_smaller = False
 
@@ -132,7 +133,7 @@ class Turn:
 
     def goes_on(self, said: Said, c: Compaction | None) -> bool:
         """Whether the model asked for nothing but recall, which is answered then: `request` is the next one."""
-        if not said.asked or said.ids or self._recalls >= MAX_RECALLS + MAX_REFUSED:
+        if not said.asked or said.ids or self.recalls >= MAX_RECALLS + MAX_REFUSED:
             return False
         self._unseen += [*said.items, *self.wire.results(said.asked, self._answers(said, c))]
         self._texts.append(said.text)
@@ -142,8 +143,8 @@ class Turn:
     def _answers(self, said: Said, c: Compaction | None) -> list[str]:
         texts = []
         for asked in said.asked:
-            self._recalls += 1
-            texts.append(ENOUGH if self._recalls > MAX_RECALLS else _answer(asked, c))
+            self.recalls += 1
+            texts.append(ENOUGH if self.recalls > MAX_RECALLS else _answer(asked, c))
         return texts
 
     def smaller(self) -> bool:
