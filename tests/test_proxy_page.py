@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from packlight.proxy import Proxy
-from packlight.testing import Refusal
+from packlight.testing import Call, Refusal, Reply
 from proxy_talk import RESULT, TASK, counting, grow, proxied, read
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -216,6 +216,23 @@ def test_browser_shows_the_figures(tmp_path: Path) -> None:
             assert not [a for t, a in without.tags if t == "button" and a.get("data-batch")]
 
     asyncio.run(work())
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_browser_shows_recalls_where_there_is_the_tool(tmp_path: Path) -> None:
+    def script(number: int, body: Any) -> Any:
+        asks = number in (4, 5, 7) and any(t["name"] == "recall" for t in body["tools"])
+        return Reply(calls=(Call("recall", {"query": "seq 1"}),)) if asks else counting(number, body)
+
+    async def seen(*, recall_tool: bool) -> Reading:
+        async with proxied(script, recall_tool=recall_tool) as (proxy, _, client):
+            await grow(client, proxy.url, 6)
+            return await seen_by_browser(proxy.page_url, tmp_path)
+
+    found, other = asyncio.run(seen(recall_tool=True)), asyncio.run(seen(recall_tool=False))
+    assert "3 recalls by the model" in found.text["tiles"] and "3 recalls" in found.text["one"]
+    assert "the model recalled" in found.text["one"] and found.inside["one"].count("circle") == 2
+    assert "recall" not in " ".join(other.text[id] for id in ("tiles", "list", "one"))
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")

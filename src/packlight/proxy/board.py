@@ -95,7 +95,7 @@ class Board:
             return web.json_response(own)
         whole = merged([own, *await self._others("figures.json", {})])
         settings = self._settings
-        about = {"mode": settings.mode, "policy": settings.policy, "workers": settings.workers}
+        about = {name: getattr(settings, name) for name in ("mode", "policy", "workers", "recall_tool")}
         shown, count = whole["threads"][:MAX_THREADS_SHOWN], len(whole["threads"])
         return web.json_response({**about, **whole, "threads": shown, "conversations": count})
 
