@@ -39,9 +39,12 @@ _INVENTED = ("Content-Type", "Date", "Server")
 CONNECT_SECONDS = 30.0
 SWITCH_SECONDS = 0.0002
 """How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
-COLLECTED = (5_000, 200, 100)
+COLLECTED = (5_000, 2_000, 100)
 """What is remembered of conversations are millions of objects without cycles: a collection of them all stops every
-request for 0.2 s and finds next to nothing. The youngest, of a batch, go in small steps: 3 ms each, not 30."""
+request for 0.2 s and finds next to nothing. The youngest, of a batch, go in small steps, 3 ms each, and those that
+outlive them when nobody waits."""
+IDLE_SECONDS, IDLE_STEPS = 1.0, 20
+"""How often it is looked whether nobody waits, and so many small steps are together."""
 THREADS = 4
 GRACE_SECONDS = 5.0
 RESTART_SECONDS = 0.2
@@ -91,6 +94,8 @@ class Proxy:
         )
         await self._runner.setup()
         self._stack.push_async_callback(self._runner.cleanup)
+        collecting = asyncio.create_task(self._collect())
+        self._stack.callback(collecting.cancel)
         if self.settings.journal and not self.settings.store:
             loop.run_in_executor(None, self._purge)
         shared = self.settings.workers > 1 or None
@@ -108,6 +113,12 @@ class Proxy:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
         self.engine.close()
+
+    async def _collect(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_SECONDS)
+            if not self.watch.open and gc.get_count()[1] >= IDLE_STEPS:
+                gc.collect(1)
 
     def _purge(self) -> None:
         """Forget conversations that nobody went on with. Of a folder that the user named nothing is removed."""
