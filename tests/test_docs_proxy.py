@@ -65,7 +65,7 @@ def test_settings_file_is_the_one_that_was_run(name, made):
 
 @pytest.mark.parametrize("name", ["claude-code", "codex"])
 def test_page_has_the_setting_that_run_passes(name):
-    launch = launch_of([name.partition("-")[0]], PROXY)
+    launch = launch_of([name.partition("-")[0]], PROXY, {})
     given = [*launch.command[1:], *(f"{key}={value}" for key, value in launch.environment.items())]
     assert [setting for setting in given if setting in page(name)]
 

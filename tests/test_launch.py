@@ -49,20 +49,37 @@ def packlight(*arguments: str, state: Path, **environment: str) -> subprocess.Co
 
 
 def test_claude_is_told_by_its_environment():
-    launch = launch_of(["/usr/bin/claude", "-p", "hi"], URL)
+    launch = launch_of(["/usr/bin/claude", "-p", "hi"], URL, {})
     assert launch.command == ("/usr/bin/claude", "-p", "hi")
     assert launch.environment == {"ANTHROPIC_BASE_URL": URL}
 
 
 def test_codex_is_told_on_its_command_line_before_its_own_arguments():
-    command = launch_of(["codex", "exec", "do it"], URL).command
+    command = launch_of(["codex", "exec", "do it"], URL, {}).command
     assert command == ("codex", "-c", f'openai_base_url="{URL}/v1"', "exec", "do it")
 
 
 def test_what_is_told_can_be_typed():
-    line = told(launch_of(["my agent", "x y"], URL))
+    line = told(launch_of(["my agent", "x y"], URL, {}))
     assert line.endswith("'my agent' 'x y'")
     assert f"OPENAI_BASE_URL={URL}/v1" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ({"HTTPS_PROXY": "http://proxy.example"}, "127.0.0.1"),
+        ({"all_proxy": "socks5://proxy.example", "NO_PROXY": "a.example"}, "a.example,127.0.0.1"),
+        ({"http_proxy": "http://proxy.example", "no_proxy": "b.example, 127.0.0.1"}, None),
+        ({"http_proxy": "http://proxy.example", "no_proxy": "*"}, None),
+        ({"http_proxy": "", "no_proxy": "b.example"}, None),
+    ],
+)
+def test_a_proxy_of_the_network_is_not_asked_for_this_machine(given, added):
+    told = {
+        name: value for name, value in launch_of(["any"], URL, given).environment.items() if "proxy" in name.lower()
+    }
+    assert told == ({} if added is None else {"no_proxy": added, "NO_PROXY": added})
 
 
 # --- run ------------------------------------------------------------------------------------------------------------
@@ -98,6 +115,13 @@ def test_run_of_a_conversation_that_has_its_edits_already_says_so(tmp_path):
     assert "compactions" in ends[0][0]
     assert "sent with earlier edits, no new ones" in ends[1][0]
     assert "were sent in all, instead of" in ends[1][1]
+
+
+def test_run_is_passed_through_where_the_network_has_a_proxy(tmp_path):
+    nowhere = {"HTTP_PROXY": URL, "http_proxy": URL, "NO_PROXY": "", "no_proxy": ""}
+    asks = "import os, urllib.request as u; print(u.urlopen(os.environ['ANTHROPIC_BASE_URL'] + '/healthz').status)"
+    ran = packlight("run", "--", sys.executable, "-c", asks, state=tmp_path, **nowhere)
+    assert ran.stdout == "200\n", ran.stderr
 
 
 @pytest.mark.parametrize("code", [0, 3])

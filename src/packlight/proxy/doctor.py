@@ -274,7 +274,7 @@ async def agent_checks(settings: Settings, environment: Mapping[str, str], agent
     if shutil.which(agent) is None:
         raise PacklightError(f"{agent}: there is no such command")
     async with Proxy(behind(settings, environment, journal=None, store=None)) as proxy:
-        launch = launch_of((agent, *AGENTS[agent]), proxy.url)
+        launch = launch_of((agent, *AGENTS[agent]), proxy.url, environment)
         with tempfile.TemporaryDirectory() as folder:
             code, text = await _output(launch.command, {**environment, **launch.environment}, folder)
         turns = [turn for thread in proxy.watch.threads.values() for turn in thread.turns if turn.does == "answer"]

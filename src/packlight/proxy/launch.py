@@ -24,6 +24,8 @@ __all__ = ["Launch", "launch_of", "run"]
 
 
 _LINE_CHARS = 400
+_HERE = "127.0.0.1"
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +37,30 @@ class Launch:
     """What is added to the user's own."""
 
 
-def launch_of(command: Sequence[str], url: str) -> Launch:
-    """What to start so that the command goes through the proxy at `url`."""
+def launch_of(command: Sequence[str], url: str, environment: Mapping[str, str]) -> Launch:
+    """What to start, in the user's environment, so that the command goes through the proxy at `url`."""
+    straight = _straight(environment)
     name = os.path.basename(command[0])
     name = name.removesuffix(".exe").removesuffix(".cmd")
     if name == "claude":
-        return Launch(command=tuple(command), environment={"ANTHROPIC_BASE_URL": url})
+        return Launch(command=tuple(command), environment={"ANTHROPIC_BASE_URL": url, **straight})
     if name == "codex":
         setting = f'openai_base_url="{url}/v1"'
-        return Launch(command=(command[0], "-c", setting, *command[1:]), environment={"OPENAI_BASE_URL": f"{url}/v1"})
-    general = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_BASE": f"{url}/v1"}
+        told = {"OPENAI_BASE_URL": f"{url}/v1", **straight}
+        return Launch(command=(command[0], "-c", setting, *command[1:]), environment=told)
+    general = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_BASE": f"{url}/v1", **straight}
     return Launch(command=tuple(command), environment=general)
+
+
+def _straight(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the environment names a proxy of the network: that this machine itself is not behind it."""
+    if not any(name.lower() in _PROXIES and value for name, value in environment.items()):
+        return {}
+    listed = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    if {"*", _HERE} & {host.strip() for host in listed.split(",")}:
+        return {}
+    whole = ",".join(filter(None, (listed, _HERE)))
+    return {"no_proxy": whole, "NO_PROXY": whole}
 
 
 def behind(settings: Settings, environment: Mapping[str, str], **changes: Any) -> Settings:
@@ -68,7 +83,7 @@ async def run(settings: Settings, command: Sequence[str]) -> int:
     if shutil.which(command[0]) is None:
         raise PacklightError(f"{command[0]}: there is no such command")
     async with Proxy(behind(settings, os.environ)) as proxy:
-        launch = launch_of(command, proxy.url)
+        launch = launch_of(command, proxy.url, os.environ)
         say(f"packlight: {told(launch)}")
         say(f"packlight: live page {proxy.page_url}")
         code = await _ended(launch)
