@@ -219,3 +219,17 @@ def test_log_that_nobody_reads_stops_nothing(monkeypatch):
             monkeypatch.undo()
 
     run(work())
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_is_no_http_is_one_line_of_the_log_and_none_where_a_command_has_the_terminal(quiet, capfd):
+    async def work():
+        async with line(reply(b"x"), quiet=quiet) as on:
+            for second in ("Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n"):
+                assert (await on.ask(get(more=f"Content-Length: 1\r\n{second}"))).status == 400
+            assert (await on.ask(get())).status == 200
+
+    run(work())
+    logged = capfd.readouterr().err.splitlines()
+    assert len(logged) == (0 if quiet else 2), logged
+    assert all(each.startswith("packlight: ") and "BadHttpMessage" in each for each in logged)

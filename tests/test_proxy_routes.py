@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from packlight.errors import PacklightError
 from packlight.proxy import Settings
 from packlight.proxy.routes import endpoint_of, side_request, upstream_url
 
@@ -62,3 +63,17 @@ def test_provider_is_told_by_path_and_headers(path, headers, goes_to):
 def test_one_upstream_takes_all_paths_and_credentials(upstream, path, goes_to):
     headers = {"chatgpt-account-id": "a", "x-api-key": "k"}
     assert upstream_url(path, headers, Settings(journal=None, upstream=upstream)) == goes_to
+
+
+@pytest.mark.parametrize("url", ["ftp://x.example", "x.example/v1", "http://", "http://x.example:99999", "http://[x"])
+@pytest.mark.parametrize("name", ["upstream", "anthropic", "openai"])
+def test_what_is_no_url_is_told_before_anything_is_sent(name, url):
+    with pytest.raises(PacklightError, match=r"is no http\(s\) URL"):
+        Settings(journal=None, **{name: url})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8787", "http://localhost:8787/v1", "http://[::1]:8787/"])
+def test_a_proxy_does_not_send_on_to_itself(url):
+    with pytest.raises(PacklightError, match="where this proxy listens"):
+        Settings(journal=None, upstream=url)
+    assert Settings(journal=None, upstream=url, port=8788).upstream == url

@@ -6,7 +6,6 @@ import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ..errors import PacklightError
 from ..store import state_folder
@@ -31,14 +30,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """What the options say. Raises PacklightError for an upstream that is no URL, and for a store that can't be one."""
-    upstream = args.upstream
-    if upstream is not None and (urlsplit(upstream).scheme not in ("http", "https") or not urlsplit(upstream).hostname):
-        raise PacklightError(f"--upstream: {upstream!r} is no http(s) URL")
+    """What the options say. Raises PacklightError for an upstream or a store that can't be one."""
     settings = Settings(
         mode=args.mode,
         policy=args.policy,
-        upstream=upstream,
+        upstream=args.upstream,
         window_tokens=args.window_tokens,
         keep_tools=tuple(args.keep_tool),
         host=args.host,

@@ -11,13 +11,12 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from .settings import Settings
+from .settings import LOCAL, Settings
 
 __all__ = ["TOKEN_HEADER", "admitted"]
 
 TOKEN_HEADER = "x-packlight-token"
 _TOKEN_PATH = "/token/"
-_LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def admitted(settings: Settings, path: str, headers: Mapping[str, str]) -> tuple[str, str]:
@@ -31,7 +30,7 @@ def admitted(settings: Settings, path: str, headers: Mapping[str, str]) -> tuple
         path = "/" + rest
     if settings.token is not None and not hmac.compare_digest(_bytes(given), _bytes(settings.token)):
         return path, f"a token is needed: the header {TOKEN_HEADER}, or {_TOKEN_PATH}TOKEN before the path"
-    hosts = _LOCAL | {settings.host}
+    hosts = LOCAL | {settings.host}
     if settings.is_local and _host(host) not in hosts:
         return path, "this proxy serves its own machine only: the Host is another one"
     origin = headers.get("origin", "")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import logging
 import os
 import secrets
 import signal
@@ -88,6 +89,7 @@ class Proxy:
             auto_decompress=False,
             handler_cancellation=True,
             access_log=None,
+            logger=_logger(self.settings),
             shutdown_timeout=GRACE_SECONDS,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
@@ -159,6 +161,22 @@ async def _as_upstream(request: web.Request, response: web.StreamResponse) -> No
 def _refused(status: int, why: str) -> web.Response:
     body = {"type": "error", "error": {"type": "proxy_error", "message": f"packlight: {why}"}}
     return web.json_response(body, status=status)
+
+
+class _Lines(logging.Handler):
+    """What aiohttp has to say, a line each: of what came in and is no HTTP, of what went wrong in answering."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {type(error).__name__}: {' '.join(str(error).split())}" if error else ""
+        say(f"packlight: {record.getMessage()}{why}")
+
+
+def _logger(settings: Settings) -> logging.Logger:
+    """Of one proxy; where its command has the terminal it says nothing."""
+    logger = logging.Logger("packlight.proxy", logging.CRITICAL if settings.quiet else logging.WARNING)
+    logger.addHandler(_Lines())
+    return logger
 
 
 @contextlib.asynccontextmanager

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
+from ..errors import PacklightError
 from ..store import state_folder
 
-__all__ = ["Mode", "Settings"]
+__all__ = ["LOCAL", "Mode", "Settings"]
 
 Mode = Literal["fit", "rescue", "shadow"]
+LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names of this machine for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +47,29 @@ class Settings:
     quiet: bool = False
     """No line for a changed request."""
 
+    def __post_init__(self) -> None:
+        """Raises PacklightError for an upstream that is no URL, and for one that is this proxy itself."""
+        for url in filter(None, (self.upstream, self.anthropic, self.openai)):
+            host, port = _place(url)
+            if port == self.port and host in {*LOCAL, self.host}:
+                raise PacklightError(f"{url} is where this proxy listens: name the provider behind it")
+
     @property
     def is_local(self) -> bool:
         """Only this machine can reach it."""
-        return self.host in ("127.0.0.1", "::1", "localhost")
+        return self.host in LOCAL
 
     @property
     def folder(self) -> Path | None:
         """Where anything is written at all."""
         return self.store or self.journal
+
+
+def _place(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        pass
+    raise PacklightError(f"{url!r} is no http(s) URL, so nothing can go on to it")
