@@ -35,7 +35,7 @@ VERSION = 1
 _LOOKED_BACK = 64
 """So many links that were looked up before are looked up again."""
 
-MAX_KEPT = 4_096
+MAX_KEPT = 256
 """Batches kept at hand once read."""
 _EDIT_FIELDS = tuple(f.name for f in fields(Edit))
 
