@@ -130,6 +130,23 @@ def test_workers_share_what_was_done_and_a_killed_one_is_replaced(tmp_path):
     run(work())
 
 
+def test_workers_end_when_what_began_them_is_killed(tmp_path):
+    async def work():
+        async with (
+            Upstream(reply(answer_of("chat", 9))) as upstream,
+            served(upstream, tmp_path, "--workers", "2") as on,
+        ):
+            assert (await on.post(1)).status == 200
+            on.process.kill()
+            assert await on.ended() == -signal.SIGKILL
+            assert on.process.stderr is not None
+            await asyncio.wait_for(on.process.stderr.read(), WAIT_SECONDS)  # the workers had it open, too
+            with pytest.raises(ConnectionRefusedError):
+                await on.connect()
+
+    run(work())
+
+
 @pytest.mark.parametrize("options", [(), ("--workers", "2")])
 def test_told_to_end_it_lets_a_stream_end(tmp_path, options):
     async def work():

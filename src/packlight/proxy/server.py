@@ -50,6 +50,8 @@ THREADS = 4
 GRACE_SECONDS = 5.0
 RESTART_SECONDS = 0.2
 """Before a worker takes the place of one that died."""
+ORPHAN_SECONDS = 1.0
+"""How often a worker looks whether the process that began it is there: it would hold the port, and nobody end it."""
 
 
 class Proxy:
@@ -207,7 +209,10 @@ def serve(settings: Settings) -> None:
         asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings, access: Access | None = None, *, says_where: bool = True) -> None:
+async def _serve(
+    settings: Settings, access: Access | None = None, *, says_where: bool = True, parent: int | None = None
+) -> None:
+    """Until told to end, or until the process `parent` is gone, whoever killed it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt instead
@@ -220,7 +225,9 @@ async def _serve(settings: Settings, access: Access | None = None, *, says_where
         if says_where:
             say(f"packlight proxy on {proxy.url} ({_about(settings)})")
             say(f"live page: {proxy.page_url}")
-        await stop.wait()
+        while not stop.is_set() and parent in (None, os.getppid()):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), ORPHAN_SECONDS)
 
 
 def _supervise(settings: Settings, access: Access) -> None:
@@ -259,7 +266,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 def _worker(settings: Settings, access: Access, *, says_where: bool = False) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # told to end just now, it would run its parent's handler
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         return child
@@ -268,7 +275,7 @@ def _worker(settings: Settings, access: Access, *, says_where: bool = False) -> 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     code = 1
     try:
-        asyncio.run(_serve(settings, access, says_where=says_where))
+        asyncio.run(_serve(settings, access, says_where=says_where, parent=parent))
         code = 0
     except Exception as error:
         say(f"packlight: a worker ended: {type(error).__name__}: {error}")
