@@ -132,18 +132,6 @@ class Thread:
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=MAX_TURNS))
     totals: Totals = field(default_factory=Totals)
 
-    @property
-    def requests(self) -> int:
-        return self.totals.requests
-
-    @property
-    def compactions(self) -> int:
-        return self.totals.compactions
-
-    @property
-    def rescues(self) -> int:
-        return self.totals.rescues
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
