@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 
 import pytest
 
+from packlight.proxy import server
 from proxy_help import (
     LAST,
     PATHS,
+    STREAM,
     Link,
     Message,
+    Upstream,
     agent_request,
     answer_of,
     chunk,
@@ -298,5 +302,16 @@ def test_connection_serves_many_requests():
                 await link.send(post(PATHS["anthropic"], ODD_BODY) if n % 2 else post("/v1/files", b"%d" % n))
                 assert (await link.message(is_reply=True)).status == 200
             assert on.upstream.connections == 1
+
+    run(work())
+
+
+def test_connection_upstream_is_looked_after_while_an_answer_is_thought_over():
+    async def work():
+        async with Upstream(STREAM) as upstream, server._session() as session, session.get(upstream.url) as got:
+            made = got.connection.transport.get_extra_info("socket")
+            assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 
     run(work())

@@ -38,6 +38,8 @@ MAX_LINE_BYTES = 256 << 10
 _INVENTED = ("Content-Type", "Date", "Server")
 """What aiohttp adds to a reply that has none."""
 CONNECT_SECONDS = 30.0
+_LOOKED_AFTER = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 60, "TCP_KEEPCNT": 5}
+"""As Anthropic's SDK has it (anthropic 2.12, `_DefaultHttpxClient`); each system has some of them."""
 SWITCH_SECONDS = 0.0002
 """How long a thread that plans a batch may keep the interpreter from the event loop (Python's own is 0.005)."""
 COLLECTED = (5_000, 2_000, 100)
@@ -181,11 +183,23 @@ def _logger(settings: Settings) -> logging.Logger:
     return logger
 
 
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A connection upstream on which the system looks whether it still stands: an answer may be thought over for
+    minutes, a router in between forgets it, and what the client's own SDK does against that ends here."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _LOOKED_AFTER.items():
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
 @contextlib.asynccontextmanager
 async def _session() -> AsyncIterator[aiohttp.ClientSession]:
     """Connections upstream: as many as needed, replies as they are, no cookies kept, no time limit on an answer."""
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
