@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import sqlite3
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 import checker
 import strategies
 from engine import MODELS
-from packlight.proxy import Proxy, Settings
+from packlight.proxy import Proxy, Settings, server
 from packlight.proxy.engine import Engine
 from packlight.proxy.routes import endpoint_of
 from packlight.store import open_store
@@ -301,3 +303,25 @@ def test_random_conversations_stay_valid_and_their_prefix_stays(wire, data):
         assert window < 1_000_000 or exchange.data is body
         before = now
         talk = strategies.append_turns(rng, talk, 3)
+
+
+def test_what_outlives_a_batch_is_collected_when_no_request_is_open(monkeypatch):
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+
+    async def work():
+        monkeypatch.setattr(server, "IDLE_SECONDS", 0.01)
+        monkeypatch.setattr(server, "IDLE_STEPS", 0)
+        async with line(reply(b"x")) as on:
+            outlived = Cycle()
+            gc.collect(0)
+            left = weakref.ref(outlived)
+            with on.proxy.watch.opened():
+                del outlived
+                await asyncio.sleep(0.2)
+                assert left() is not None, "somebody waits"
+            while left() is not None:
+                await asyncio.sleep(0.01)
+
+    run(work())
