@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
+import random
 import sys
 import tracemalloc
 import zlib
 
 import pytest
 
-from packlight.errors import InvalidRequest
+from packlight.errors import InvalidRequest, PacklightError
 from packlight.jsonio import load
-from packlight.proxy import encodings, server
+from packlight.proxy import Settings, encodings, server
+from packlight.proxy.engine import Engine
+from packlight.proxy.routes import endpoint_of
 from proxy_help import PATHS, agent_request, answer_of, encoded, line, post, reply, run
 from talk import WIRES
 
@@ -252,3 +256,25 @@ def test_bombs_in_a_row_are_given_up():
 def test_several_members_of_gzip_are_one_body():
     data = io.BytesIO(gzip.compress(WHOLE[:100]) + gzip.compress(WHOLE[100:])).read()
     assert encodings.decompressed(data, "gzip") == WHOLE
+
+
+@pytest.mark.parametrize("recall_tool", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+def test_whatever_a_body_holds_is_no_fault_of_ours(wire, recall_tool):
+    """One value after another is another one than the API takes."""
+    whole = json.loads(encoded(agent_request(wire, 12)))
+    [key] = {"messages", "input"} & whole.keys()
+    chance = random.Random(7)
+    odd = [None, 5, "x", [], {}, [5, "x", None], {"type": ["x"]}, {"name": 5, "function": "x"}, [{"function": "x"}]]
+    engine = Engine(Settings(journal=None, window_tokens=9_000, recall_tool=recall_tool))
+    for _ in range(150):
+        body = json.loads(json.dumps(whole))
+        place = chance.choice([body, body, body[key], body["tools"]])
+        while True:
+            at = chance.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            if chance.random() < 0.4 or not isinstance(place[at], (dict, list)) or not place[at]:
+                break
+            place = place[at]
+        place[at] = chance.choice(odd)
+        exchange = engine.begin(endpoint_of("POST", PATHS[wire]), {"x-api-key": "k"}, json.dumps(body).encode())
+        assert exchange.error is None or isinstance(exchange.error, PacklightError), (exchange.error, at, place[at])

@@ -59,10 +59,10 @@ def source_tokens(view: View, result: ResultAt) -> int:
     message = view.messages[result.message]
     if result.part.block >= 0 and len(message.parts) > 1:
         return view.span_tokens(result.span)
-    frame: int = view.memo.setdefault("frame", {}).get(message.data.get("role"), -1)
+    role: Json = message.data.get("role")
+    frame: int = view.memo.setdefault("frame", {}).get(str(role), -1)
     if frame < 0:
-        empty: dict[str, Json] = {"role": message.data.get("role"), "content": []}
-        frame = view.memo["frame"][message.data.get("role")] = view.count(empty)
+        frame = view.memo["frame"][str(role)] = view.count({"role": role, "content": []})
     return max(1, message.tokens - (frame if result.part.block >= 0 else 0))
 
 

@@ -35,7 +35,8 @@ def names_of(tools: Sequence[Json]) -> Iterator[str | None]:
     """The names of tools, those in namespaces too."""
     for tool in tools:
         if isinstance(tool, Mapping):
-            yield tool.get("name") or (tool.get("function") or {}).get("name")
+            function = tool.get("function")
+            yield tool.get("name") or (function.get("name") if isinstance(function, Mapping) else None)
             yield from names_of(inner) if isinstance(inner := tool.get("tools"), list) else ()
 
 

@@ -55,7 +55,9 @@ class Recalls:
         fmt = format_named(format)
         items = request.get(fmt.list_key)
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
-        if not isinstance(items, list) or not items or any(request.get(key) for key in HELD_BY_PROVIDER):
+        if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
+            return Opened(request)
+        if any(request.get(key) for key in HELD_BY_PROVIDER):
             return Opened(request)
         try:
             return self._opened(self.kept.place(owner, fmt, items), request, answers)
