@@ -109,3 +109,27 @@ def test_reply_that_is_none_comes_as_it_is(wire, text, tmp_path):
                     assert (await reply.read()).strip() == (b"data: " + text if streams else text)
 
     asyncio.run(scenario())
+
+
+@every_wire
+def test_odd_part_of_a_reply_is_passed_on(wire, tmp_path):
+    """Usage that is a number; beside a call of the tool, an entry that is no object."""
+    plain, asks = (body_of(wire, Reply(text, calls), 1, COUNTED, "m") for text, calls in (("Hi.", ()), ("", (ASKS,))))
+    lists = {"anthropic": lambda b: b["content"], "responses": lambda b: b["output"]}
+    lists["chat"] = lambda b: b["choices"][0]["message"]["tool_calls"]
+    lists[wire](asks).append(7)
+    stream = sse(wire, 200, plain, {}).replace('"usage": {', '"usage": 7, "was": {').encode()
+
+    async def scenario():
+        async def answer(asked):
+            if (await asked.json())["stream"]:
+                return web.Response(body=stream, content_type="text/event-stream")
+            return web.json_response(asks if len((await asked.json())[key_of(wire)]) == 1 else plain)
+
+        async with between(answer, tmp_path) as session:
+            async with session.post(PATHS[wire], json=request(wire, stream=True)) as reply:
+                assert await reply.read() == stream
+            async with session.post(PATHS[wire], json=request(wire, stream=False)) as reply:
+                assert reply.status == 200 and await reply.json()
+
+    asyncio.run(scenario())

@@ -99,9 +99,12 @@ class Continued:
         return True
 
     def _said(self, reply: Json) -> Said | None:
-        """None for what is no reply of this API."""
+        return self._tried(lambda: self.turn.wire.read(reply))
+
+    def _tried(self, reading: Callable[[], T]) -> T | None:
+        """None where what has come is no reply of this API."""
         try:
-            return self.turn.wire.read(reply)
+            return reading()
         except _NO_REPLY:
             self.is_odd = True
             return None
@@ -122,8 +125,10 @@ class Continued:
         headers = self.way.headers(up)
         said = self._said(body)
         if said is not None and (self.replies or said.hides):
-            headers.popall("Content-Encoding", None)
-            data = encode_as_is(self.turn.wire.joined([*self.replies, body]))
+            whole = self._tried(lambda: encode_as_is(self.turn.wire.joined([*self.replies, body])))
+            if whole is not None:
+                headers.popall("Content-Encoding", None)
+                data = whole
         return web.Response(status=up.status, reason=up.reason, headers=headers, body=data)
 
     async def _refused(self, up: aiohttp.ClientResponse, data: bytes, body: Any) -> web.StreamResponse | None:
@@ -157,20 +162,20 @@ class Continued:
         finally:  # of a client that has left, too: what was counted was paid for
             noted = self.way.run(lambda: self.exchange.answered(stream.usage, is_taken=stream.is_answer))
             await asyncio.shield(noted)
-        if self.stitch.is_over and not self.is_odd and await self._next(self.stitch.reply()):
+        said = self._tried(self.stitch.reply) if self.stitch.is_over and not self.is_odd else None
+        if said is not None and await self._next(said):
             await self._write(up, bytes(held))
             self.stitch.go_on()
             return None
-        return await self._write(up, bytes(held) + self.stitch.end() + events.left())
+        end = self._tried(self.stitch.end)
+        response = await self._write(up, bytes(held) + (end or b"") + events.left())
+        if end is None:
+            raise aiohttp.ClientPayloadError("the end of the reply can't be read")
+        return response
 
     def _event(self, raw: bytes) -> bytes:
-        if self.is_odd:
-            return raw
-        try:
-            return self.stitch.event(raw, json_of(raw))
-        except _NO_REPLY:
-            self.is_odd = True
-            return raw
+        passed = None if self.is_odd else self._tried(lambda: self.stitch.event(raw, json_of(raw)))
+        return raw if passed is None else passed
 
     async def _cured(self, error: Json) -> bool:
         """Whether to send it again: as the engine says, or with a smaller answer to the model's call."""
