@@ -68,7 +68,8 @@ def test_upstream_that_refuses_connections_is_named(path):
         async with line(b"", upstream="http://127.0.0.1:9") as on:
             got = await on.ask(post(path, encoded(agent_request("anthropic", 2))))
             assert got.status == 502
-            assert "could not reach http://127.0.0.1:9" in got.json["error"]["message"]
+            refused = "packlight could not reach http://127.0.0.1:9: Connection refused"
+            assert got.json["error"]["message"] == refused
             assert got.get("x-packlight") == "upstream unreachable"
 
     run(work())

@@ -8,6 +8,7 @@ request is large enough to be refused in the stream.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -300,9 +301,17 @@ def _headers_back(headers: CIMultiDictProxy[str], exchange: Exchange | None = No
     return back
 
 
+def _said(error: Exception) -> str:
+    """The system's own words for a connection that can't be had: aiohttp's repeat the host, as asyncio's do."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if cause is not None and cause.errno is not None:
+        return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+    return str(error) or type(error).__name__
+
+
 def _unreachable(url: URL, error: Exception) -> web.Response:
     """There is no reply to pass back. SDKs take a 502 as they take a connection that fails: they try again."""
     where = f"{url.scheme}://{url.raw_authority}"
-    why = f"packlight could not reach {where}: {str(error) or type(error).__name__}"
+    why = f"packlight could not reach {where}: {_said(error)}"
     body: dict[str, Any] = {"type": "error", "error": {"type": "api_error", "message": why}}
     return web.json_response(body, status=502, headers={RECEIPT_HEADER: "upstream unreachable"})
