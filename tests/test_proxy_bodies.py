@@ -14,8 +14,9 @@ import pytest
 
 from packlight.errors import InvalidRequest, PacklightError
 from packlight.jsonio import load
-from packlight.proxy import Settings, encodings, server
+from packlight.proxy import Settings, encodings
 from packlight.proxy.engine import Engine
+from packlight.proxy.log import log
 from packlight.proxy.routes import endpoint_of
 from proxy_help import PATHS, agent_request, answer_of, encoded, line, post, reply, run
 from talk import WIRES
@@ -97,7 +98,7 @@ def test_unreadable_body_goes_through_and_says_so(name, capsys):
     async def work():
         async with line(reply(answer_of("chat")), quiet=False) as on:
             settings = on.proxy.settings
-            on.proxy.watch.listeners.append(lambda thread, turn: server._log(settings, thread, turn))
+            on.proxy.watch.listeners.append(lambda thread, turn: log(settings, thread, turn))
             got = await on.ask(post(PATHS["chat"], UNREADABLE[name]))
             assert got.status == 200
             assert on.sent.body == UNREADABLE[name]

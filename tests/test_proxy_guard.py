@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from packlight.proxy import server
 from packlight.proxy.guard import admitted
+from packlight.proxy.log import log
 from packlight.proxy.settings import Settings
 from proxy_help import PATHS, Link, agent_request, answer_of, encoded, line, post, reply, run
 
@@ -164,7 +164,7 @@ def test_credentials_are_in_no_file_log_or_figure(store, tmp_path, capsys):
             settings = on.proxy.settings
             for json_log in (False, True):
                 object.__setattr__(settings, "json_log", json_log)
-                on.proxy.watch.listeners = [lambda thread, turn: server._log(settings, thread, turn)]
+                on.proxy.watch.listeners = [lambda thread, turn: log(settings, thread, turn)]
                 for name, value in SECRETS.items():
                     got = await on.post("anthropic", agent_request("anthropic", 20), f"{name}: {value}\r\n")
                     assert got.get("x-packlight").startswith("compacted" if not json_log else "reapplied")
@@ -189,7 +189,7 @@ def test_log_stays_one_line_whatever_a_client_says(capsys):
     async def work():
         async with line(reply(answer_of("responses")), quiet=False, window_tokens=16_000) as on:
             settings = on.proxy.settings
-            on.proxy.watch.listeners.append(lambda thread, turn: server._log(settings, thread, turn))
+            on.proxy.watch.listeners.append(lambda thread, turn: log(settings, thread, turn))
             odd = "a\nforged: line\r\x1b[2J\u2028\ud800"
             got = await on.post("responses", agent_request("responses", 20, model=odd, prompt_cache_key=odd))
             assert got.status == 200
@@ -210,7 +210,7 @@ def test_log_that_nobody_reads_stops_nothing(monkeypatch):
     async def work():
         async with line(reply(answer_of("chat")), quiet=False, window_tokens=16_000) as on:
             settings = on.proxy.settings
-            on.proxy.watch.listeners.append(lambda thread, turn: server._log(settings, thread, turn))
+            on.proxy.watch.listeners.append(lambda thread, turn: log(settings, thread, turn))
             monkeypatch.setattr("sys.stderr", Broken())
             got = await on.post("chat", agent_request("chat", 20))
             assert (got.status, got.is_whole) == (200, True)

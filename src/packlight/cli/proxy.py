@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from ..store import state_folder
 
 try:
     from ..proxy import Settings, serve
-    from ..proxy.server import new_token
 except ModuleNotFoundError as error:
     raise PacklightError(
         f"the proxy needs an extra: pip install 'packlight[proxy]', from a clone '.[proxy]' ({error})"
@@ -47,4 +47,4 @@ def settings_of(args: argparse.Namespace) -> Settings:
     )
     if settings.is_local:
         return settings
-    return replace(settings, token=os.environ.get("PACKLIGHT_TOKEN") or new_token())
+    return replace(settings, token=os.environ.get("PACKLIGHT_TOKEN") or secrets.token_urlsafe(24))

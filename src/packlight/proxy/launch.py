@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PacklightError
-from .server import Proxy, say
+from .log import say
+from .server import Proxy
 from .settings import Settings
 from .watch import Watch
 
