@@ -74,7 +74,7 @@ def test_page_shows_what_happens(name, count, shell):
 
 
 def test_page_leaves_what_it_says(shell, folder):
-    for command, _ in steps("cli")[:3]:
+    for command, _ in steps(PAGES["cli"])[:3]:
         shell(command)
     assert json.loads((folder / "back.json").read_text()) == request("anthropic")
 

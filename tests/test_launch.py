@@ -212,6 +212,13 @@ def test_doctor_sees_what_leads_around_the_proxy(tmp_path):
     assert "neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set" in ran.stdout
 
 
+def test_doctor_calls_nothing_well_that_it_did_not_look_at(tmp_path):
+    ran = packlight("doctor", state=tmp_path, PATH="/nonexistent")
+    lines = ran.stdout.splitlines()
+    assert ran.returncode == 0 and lines[0].startswith("ok   what is kept")
+    assert [line.split(":")[0] for line in lines if not line.startswith("ok")] == ["-    agents", "-    API keys"]
+
+
 def test_doctor_runs_an_agent_with_its_own_login(tmp_path):
     agent = tmp_path / "claude"
     login = "import urllib.request, os, json, sys\n" + (

@@ -26,10 +26,10 @@ def run(args: argparse.Namespace) -> int:
         show_json([asdict(check) for check in checks])
     else:
         show("\n".join(_line(check) for check in checks))
-    return 0 if all(check.ok for check in checks) else 1
+    return 1 if any(check.ok is False for check in checks) else 0
 
 
 def _line(check: Check) -> str:
-    mark, color = ("ok  ", "32") if check.ok else ("BAD ", "31")
+    mark, color = {True: ("ok  ", "32"), False: ("BAD ", "31"), None: ("-   ", "33")}[check.ok]
     mark = f"\x1b[{color}m{mark}\x1b[0m" if use_color(sys.stdout) else mark
     return f"{mark} {one_line(check.name)}: {one_line(check.said)}"

@@ -50,7 +50,8 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    ok: bool
+    ok: bool | None
+    """None: there was nothing to look at."""
     said: str
     """What was seen; what to do about it when it is not as it should be."""
 
@@ -77,7 +78,8 @@ def local_checks(settings: Settings, environment: Mapping[str, str]) -> list[Che
     checks += _codex_settings(Path(environment.get("CODEX_HOME") or home / ".codex") / "config.toml")
     found = [name for name in AGENTS if shutil.which(name)]
     hint = f"; `packlight doctor {found[0]}` asks one thing through the proxy, with its own login" if found else ""
-    checks.append(Check(name="agents", ok=True, said=(", ".join(found) or "neither claude nor codex found") + hint))
+    said = (", ".join(found) or "neither claude nor codex found") + hint
+    checks.append(Check(name="agents", ok=True if found else None, said=said))
     return checks
 
 
@@ -140,7 +142,7 @@ async def key_checks(settings: Settings, environment: Mapping[str, str], model: 
     apis = _apis(environment)
     if not apis:
         said = "neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, so no request was sent with a key"
-        return [Check(name="API keys", ok=True, said=said)]
+        return [Check(name="API keys", ok=None, said=said)]
     checks = []
     async with _proxied(settings, environment, None) as plain, _proxied(settings, environment, _WINDOW_TOKENS) as small:
         for api in apis:
