@@ -7,7 +7,7 @@ drive the same body.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from . import models, overflow
 from .budget import limits_of
 from .compaction import Compaction
-from .driving import Planning, aask, ask, drive
+from .driving import aask, ask, drive
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import encode_as_is, plain, split
 from .laws import all_thinking, gained, rendered_messages, repairs, unbound_thinking, violations
@@ -34,6 +34,9 @@ from .tokens import Counter, count_value, counter_for
 from .types import Edit, Json, SummaryReply, SummaryRequest, Violation
 from .view import ResultAt, View, apply
 from .writers import needs_await, writer_of
+
+Planning = Generator[SummaryRequest, SummaryReply, Compaction]
+"""A fit on its way: yields what a writer asks, is sent the reply, ends with the result."""
 
 _LEFT_ALONE = "left alone: the provider refused it with new edits"
 

@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..driving import drive
 from ..errors import SummaryError
 from ..laws import MAX_CACHE_MARKS, marks_of_head
 from ..provider import HELD_BY_PROVIDER, ProviderCompaction
@@ -28,7 +29,6 @@ from .compact_history import (
     history_span,
     recent_tokens,
     room_beside,
-    run_without_model,
     weight,
 )
 from .fold import pieces_of, with_contents
@@ -71,7 +71,7 @@ class ProviderHistory:
     digest: Digest = field(default=digest, repr=False)
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        return run_without_model(self.steps(view, target))
+        return drive(self.steps(view, target))[0]
 
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
