@@ -54,6 +54,18 @@ def test_words_find_the_text(wire):
     assert len(packlight.recall(made.store, "file_7.py value_7_31", limit=1)) == 1
 
 
+@pytest.mark.parametrize("wire", ["anthropic", "chat"])
+def test_restore_keeps_the_form_of_a_text(wire):
+    """Alone or in a list, it is the same text to the provider, and another value to whoever wrote it."""
+    made, (call, alone) = compactor(wire, window_tokens=WINDOW), turn(wire, 0)
+    listed = {**alone, "content": [_text(output(0))]}
+    if wire == "anthropic":
+        listed = {**alone, "content": [{**alone["content"][0], "content": [_text(output(0))]}]}
+    given = body([*opening(), call, alone, call, listed, call, alone, *turns(wire, MANY, start=1)], wire)
+    c = made.fit(given)
+    assert c.report.new_edits and frozen(packlight.restore(c.request, made.store, format=wire)) == frozen(given)
+
+
 def _told(wire, place):
     """A message that holds a text at this place, and not where others hold theirs."""
     text = output(777)

@@ -194,11 +194,14 @@ class Reader:
         return most
 
     def message(self, fmt: Format, raw: Any) -> Message:
-        """One entry, read; the same content gives the same object while anybody holds it."""
+        """One entry, read; the same content gives the same object while anybody holds it.
+
+        Not so the same content in another form (a text alone or in a list, with a cache mark): it comes back as it came.
+        """
         data = plain(raw)
         who = identity(fmt, data)
         known = self._known.get((fmt.name, who.hash))
-        if known is None:
+        if known is None or known.data != data:
             known = read_message(fmt, data, self._count, who)
             self._known[(fmt.name, who.hash)] = known
         return known

@@ -24,6 +24,8 @@ MIN_SUMMARY_TOKENS = 600
 SUMMARY_RATIO = 0.5
 """And at least this share of what the budget leaves beside what stays, though the target be missed: a first message or
 tools that fill half the window must not starve it."""
+_CONTENTS_TOKENS = 40
+"""What the line takes that tells where the contents of a summary are, about; a path is longer than a reference."""
 Steps = Generator[SummaryRequest, SummaryReply, "tuple[list[Edit], Exception | None]"]
 """Ends with the planned edits, and why a part that a model was to write is missing."""
 
@@ -49,6 +51,8 @@ class CompactHistory:
         runs = runs_between(view, start, end, _live(view))
         folded = weight(view, runs)
         room = room_beside(target, view.tokens - folded, folded, self.max_summary_tokens)
+        if self.again:  # all that is left is to be filled, and no more
+            room -= round(_CONTENTS_TOKENS * view.ratio)
         least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
         about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
         return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
