@@ -196,7 +196,7 @@ class Reader:
     def message(self, fmt: Format, raw: Any) -> Message:
         """One entry, read; the same content gives the same object while anybody holds it.
 
-        Not so the same content in another form (a text alone or in a list, with a cache mark): it comes back as it came.
+        Not so the same content in another form (a text alone or in a list, a cache mark): it comes back as it came.
         """
         data = plain(raw)
         who = identity(fmt, data)
