@@ -15,8 +15,8 @@ from typing import Any
 
 from ..driving import drive
 from ..errors import SummaryError
-from ..laws import MAX_CACHE_MARKS, marks_of_head
-from ..provider import HELD_BY_PROVIDER, ProviderCompaction
+from ..laws import MAX_CACHE_MARKS, is_held_by_provider, marks_of_head
+from ..provider import ProviderCompaction
 from ..summary import Digest, digest
 from ..summary.audit import CUT_SHORT
 from ..summary.digest import write
@@ -173,7 +173,7 @@ def _unable(view: View, format: str) -> str:
         return f"its client is for {format!r} conversations, this is a {view.format.name!r} one"
     if not head.get("model"):
         return "that takes the whole request with its model, not only the list"
-    if any(head.get(key) for key in HELD_BY_PROVIDER):
+    if is_held_by_provider(head):
         return "the provider holds a part of the conversation"
     management = head.get("context_management")
     edits = management.get("edits") if isinstance(management, Mapping) else None
