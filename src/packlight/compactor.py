@@ -330,13 +330,13 @@ class Compactor:
             format=seen.format,
             messages=source.messages,
             count=counter.count,
-            edits=batch.edits if batch else (),
             first_unseen=source.first_unseen,
             head=head,
             head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
         )
+        view = replace(view, edits=counter.reader.sized(batch, view)) if batch else view
         view, size = self._gauge.measured(seen, source, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
         return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)
