@@ -258,7 +258,7 @@ class _Anthropic(_Base):
                         self.bad((i, b), "result_not_first", call_id)
                 elif call_id in answered:
                     self.bad((i, b), "duplicate_result", call_id)
-                else:
+                elif not self.body.get("thread"):  # what was said before is kept at the provider
                     self.bad((i, b), "orphan_result", call_id)
             if text_seen:
                 self.unanswered(pending)

@@ -65,6 +65,10 @@ COMPACTED = {"type": "compaction", "content": "c", "signature": "x"}
 GOOD = {
     "anthropic": {
         "plain loop": [GO, use("a"), got("a"), use("b"), got("b")],
+        "call kept at the provider": {
+            "thread": {"type": "continue", "previous_message_id": "msg_1"},
+            "messages": [got("a")],
+        },
         "one id for every call": [GO, use("a"), got("a"), use("a"), got("a")],
         "parallel in any order": [GO, use("a", "b"), got("b", "a")],
         "one response over three messages": [GO, use("a"), said(text()), use("b"), got("a", "b")],

@@ -15,11 +15,12 @@ import pytest
 
 import cases
 import checker
-from engine import POLICIES, body, compactor, frozen, key_of, lawful, packlight, seen, size_tokens
+from engine import MODELS, POLICIES, body, compactor, frozen, key_of, lawful, packlight, seen, size_tokens
 from packlight.replay.readers import read_sessions
 from packlight.replay.walk import walk
 from packlight.replay.weights import Weights
-from packlight.tokens import input_tokens
+from packlight.store import MemoryStore
+from packlight.tokens import counter_for, input_tokens
 from talk import (
     MANY,
     WINDOW,
@@ -227,6 +228,31 @@ def test_size_of_a_recorded_conversation_does_not_jump_after_a_batch():
     reports = [(call.compaction.report, call.recorded.usage) for call in walk(session, made, Weights(session))]
     errors = [r.tokens_before / input_tokens(usage) - 1 for r, usage in reports if r.outcome == "reapplied"]
     assert len(errors) >= 8 and max(map(abs, errors)) < 0.05
+
+
+class Twice:
+    """Counts two tokens where the usual counter counts one."""
+
+    name = "twice"
+
+    def __init__(self, wire):
+        self.usual = counter_for(MODELS[wire])
+
+    def count(self, text):
+        return 2 * self.usual.count(text)
+
+
+@every_wire
+@pytest.mark.parametrize("is_back", [False, True])
+def test_edits_are_counted_as_the_model_of_the_request_counts(wire, is_back):
+    """A conversation goes on with another model: what is recorded of sizes is the first one's."""
+    store, given = MemoryStore(), request(wire)
+    first = compactor(wire, window_tokens=WINDOW, store=store).fit(given)
+    other = compactor(wire, window_tokens=10**6, store=store, counter=Twice(wire))
+    c = other.fit(first.request if is_back else given)
+    weighed = compactor(wire, window_tokens=10**6, counter=Twice(wire)).fit(first.request)
+    assert frozen(c.request) == frozen(first.request) and c.changed is not is_back
+    assert c.report.tokens_after == pytest.approx(weighed.report.tokens_after, rel=0.02)
 
 
 @every_wire

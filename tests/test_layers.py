@@ -424,6 +424,29 @@ def test_huge_arguments_shrink_and_keep_their_shape(wire):
     assert edits[0].ref and "ref " in call.arguments["content"]
 
 
+@each_wire
+def test_what_was_cut_is_cut_further_where_that_was_not_enough(wire):
+    many = {f"part {n}": prose(f"w{n}", 30)[:1_500] for n in range(60)}
+    talk = Talk(wire).user("go").call("Write", many, "ok").says("\n".join(many.values())).user("go on")
+    after, _ = hard(talk.call("Write", many, "ok"), 12_000)
+    assert after.tokens <= 12_000
+
+
+@each_wire
+def test_short_last_request_is_cut_after_all_else(wire):
+    """It stays while a smaller digest would do, whatever stands beside it that nothing can make smaller."""
+    words = prose("never", 6)
+    talk = Talk(wire).user("The task.")
+    for n in range(30):
+        talk.call(*read(f"{n}.py"), prose(f"old {n}", 30))
+    talk.user(words).calls([("Plan", {f"step {n}": f"do {n}, then {n + 1}, and see" for n in range(60)})]).results(
+        ["ok"]
+    )
+    for tokens in range(2_300, 5_000, 50):
+        c = compactor(wire, max_input_tokens=tokens).fit({_key(wire): talk.messages})
+        assert c.fits and words in "".join(t for m in c.messages if m.get("role") == "user" for t in cases.strings(m))
+
+
 @pytest.mark.parametrize("wire", ["chat", "responses"])
 def test_custom_tool_input_shrinks(wire):
     talk = Talk(wire).user("go").calls([("apply_patch", prose("patch", 3000))])

@@ -9,7 +9,7 @@ import pytest
 from engine import body, compactor, frozen, key_of, packlight
 from packlight.store import MemoryStore
 from store_help import document, put, row, sha
-from talk import MANY, WINDOW, WIRES, opening, output, request, turns
+from talk import MANY, WINDOW, WIRES, opening, output, request, turn, turns
 
 every_wire = pytest.mark.parametrize("wire", WIRES)
 
@@ -52,6 +52,83 @@ def test_words_find_the_text(wire):
     found = packlight.recall(made.store, "value_7_31", conversation=c.conversation)
     assert output(7) in texts(found)
     assert len(packlight.recall(made.store, "file_7.py value_7_31", limit=1)) == 1
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "chat"])
+def test_restore_keeps_the_form_of_a_text(wire):
+    """Alone or in a list, it is the same text to the provider, and another value to whoever wrote it."""
+    made, (call, alone) = compactor(wire, window_tokens=WINDOW), turn(wire, 0)
+    listed = {**alone, "content": [_text(output(0))]}
+    if wire == "anthropic":
+        listed = {**alone, "content": [{**alone["content"][0], "content": [_text(output(0))]}]}
+    given = body([*opening(), call, alone, call, listed, call, alone, *turns(wire, MANY, start=1)], wire)
+    c = made.fit(given)
+    assert c.report.new_edits and frozen(packlight.restore(c.request, made.store, format=wire)) == frozen(given)
+
+
+def _told(wire, place):
+    """A message that holds a text at this place, and not where others hold theirs."""
+    text = output(777)
+    if wire == "responses":
+        own = {
+            "mcp_call": {"server_label": "s", "name": "ask", "arguments": "{}", "output": text},
+            "file_search_call": {"queries": ["q"], "results": [{"filename": "f", "text": text}]},
+            "code_interpreter_call": {"code": "1", "container_id": "c", "outputs": [{"type": "logs", "logs": text}]},
+        }
+        return [{"type": place, "id": "x1", "status": "completed", **own[place]}]
+    page = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    held = {
+        "document": page,
+        "content document": {"type": "document", "source": {"type": "content", "content": [_text(text)]}},
+        "search_result": {"type": "search_result", "source": "s", "title": "t", "content": [_text(text)]},
+    }
+    if block := held.get(place):
+        shown = {"role": "user", "content": [_text("See this."), block]}
+        return [shown, {"role": "assistant", "content": "Seen."}, {"role": "user", "content": "Go on."}]
+    if block := held.get(place.removesuffix(" in a result")):
+        _, answer = turn(wire, 777, text="")
+        answer["content"][0]["content"] = [block]
+        return [turn(wire, 777)[0], answer]
+    if place == "thinking":
+        return [{"role": "assistant", "content": [{"type": place, "thinking": text, "signature": "s"}, _text("So.")]}]
+    own = {
+        "bash_code_execution": {"type": "bash_code_execution_result", "stdout": text, "stderr": "", "return_code": 0},
+        "web_fetch": {"type": "web_fetch_result", "url": "https://example.com", "content": page},
+        "text_editor_code_execution": {"type": "text_editor_code_execution_view_result", "content": text},
+    }
+    call = {"type": "server_tool_use", "id": "srv1", "name": place, "input": {}}
+    result = {"type": f"{place}_tool_result", "tool_use_id": "srv1", "content": own[place]}
+    return [{"role": "assistant", "content": [call, result, _text("Done.")]}]
+
+
+def _text(text):
+    return {"type": "text", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("wire", "place"),
+    [
+        *[("responses", kind) for kind in ("mcp_call", "file_search_call", "code_interpreter_call")],
+        *[("anthropic", kind) for kind in ("bash_code_execution", "web_fetch", "text_editor_code_execution")],
+        *[("anthropic", kind) for kind in ("document", "content document", "search_result", "thinking")],
+        *[("anthropic", f"{kind} in a result") for kind in ("document", "content document", "search_result")],
+    ],
+)
+def test_text_is_found_wherever_it_stood(wire, place):
+    made = compactor(wire, window_tokens=WINDOW)
+    c = made.fit(body([*opening(), *turns(wire, 3), *_told(wire, place), *turns(wire, MANY, start=3)], wire))
+    assert c.report.new_edits and output(777) not in frozen(c.request)
+    assert output(777) in texts(packlight.recall(made.store, "value_777_31", conversation=c.conversation))
+
+
+def test_thinking_that_goes_with_an_edit_before_it_is_found():
+    """On models that bind it: a block taken out of a message that stays."""
+    made, thought = compactor("anthropic", window_tokens=WINDOW), output(777)
+    last = turn("anthropic", 778)
+    last[0]["content"].insert(0, {"type": "thinking", "thinking": thought, "signature": "s"})
+    c = made.fit(body([*opening(), *turns("anthropic", MANY), *last], "anthropic"))
+    assert any(e.layer == "laws" and len(e.start) == 2 for e in c.report.new_edits)
+    assert thought in texts(packlight.recall(made.store, "value_777_31", conversation=c.conversation))
 
 
 def test_path_may_be_its_end_or_absolute():

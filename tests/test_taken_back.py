@@ -80,6 +80,19 @@ def test_undo_of_the_first_batch_is_the_request_as_given(wire):
 
 
 @every_wire
+def test_restore_goes_behind_what_was_taken_back(wire):
+    """Of a caller who writes the result back: the record of an undo leaves what an earlier batch left."""
+    store, given, more = MemoryStore(), request(wire), turns(wire, 60, start=100)
+    made = agent(wire, store)
+    second = made.fit(onward(made.fit(given).request, wire, *more))
+    assert second.report.new_edits
+    c = made.undo(second, FAULT)
+    for every in (False, True):
+        back = packlight.restore(c.request, store, all=every, format=wire)
+        assert frozen(back) == frozen(onward(given, wire, *more))
+
+
+@every_wire
 def test_left_alone_is_rescued_from_an_overflow_and_stays_alone(wire):
     store = MemoryStore()
     made = agent(wire, store)

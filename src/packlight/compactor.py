@@ -7,7 +7,7 @@ drive the same body.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from . import models, overflow
 from .budget import limits_of
 from .compaction import Compaction
-from .driving import Planning, aask, ask, drive
+from .driving import aask, ask, drive
 from .errors import ContextWindowExceeded, InvalidRequest, StoreError, SummaryError
 from .formats import encode_as_is, plain, split
 from .laws import all_thinking, gained, rendered_messages, repairs, unbound_thinking, violations
@@ -34,6 +34,9 @@ from .tokens import Counter, count_value, counter_for
 from .types import Edit, Json, SummaryReply, SummaryRequest, Violation
 from .view import ResultAt, View, apply
 from .writers import needs_await, writer_of
+
+Planning = Generator[SummaryRequest, SummaryReply, Compaction]
+"""A fit on its way: yields what a writer asks, is sent the reply, ends with the result."""
 
 _LEFT_ALONE = "left alone: the provider refused it with new edits"
 
@@ -327,13 +330,13 @@ class Compactor:
             format=seen.format,
             messages=source.messages,
             count=counter.count,
-            edits=batch.edits if batch else (),
             first_unseen=source.first_unseen,
             head=head,
             head_tokens=self._gauge.head_tokens(head, counter.count),
             binds_thinking=models.binds_thinking(model, head),
             keep=self._kept if self._keep_tools or self._keep else None,
         )
+        view = replace(view, edits=counter.reader.sized(batch, view)) if batch else view
         view, size = self._gauge.measured(seen, source, view, limits, now)
         name = conversation or (batch.conversation if batch else "")
         return Work(request, head, seen, source, batch, view, limits, size, counter, name, now, mended, fresh)

@@ -1,28 +1,33 @@
-"""Driving a fit: its questions to a model are asked, or answered with an error where nobody may be asked."""
+"""Driving what yields its questions to a model: they are asked, or answered with an error where nobody may be asked."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
-from .compaction import Compaction
 from .errors import SummaryError
 from .transport import timed
 from .types import SummaryReply, SummaryRequest
 
-Planning = Generator[SummaryRequest, SummaryReply, Compaction]
-"""A fit on its way: yields what a writer asks, is sent the reply, ends with the result."""
+Result = TypeVar("Result")
 
 
-def drive(steps: Planning, reply: Callable[[SummaryRequest], SummaryReply] | None = None) -> Compaction:
-    """Run to the end; what a writer asks a model is answered with an error where no model may be asked."""
-    nobody = SummaryReply(text="", error=SummaryError("no model is asked here"))
+def nobody(question: SummaryRequest) -> SummaryReply:
+    """The reply where no model may be asked."""
+    return SummaryReply(text="", error=SummaryError("no model is asked here: that is for fit and afit of a Compactor"))
+
+
+def drive(
+    steps: Generator[SummaryRequest, SummaryReply, Result], reply: Callable[[SummaryRequest], SummaryReply] = nobody
+) -> Result:
+    """Run to the end; `reply` answers what is asked on the way."""
     try:
         question = next(steps)
         while True:
-            question = steps.send(reply(question) if reply else nobody)
+            question = steps.send(reply(question))
     except StopIteration as done:
-        result: Compaction = done.value
+        result: Result = done.value
         return result
 
 

@@ -76,7 +76,7 @@ class Ledger:
                     ordinal=edit.start[0],
                 )
                 found[(edit.ref, edit.start[0])] = document
-            if len(edit.start) == 1:
+            if len(edit.start) == 1 or not edit.ref:
                 for document in (*self._listed(edit, conversation), *self._folded(view, edit, conversation)):
                     found.setdefault((document.ref, document.ordinal), document)
         return list(found.values())

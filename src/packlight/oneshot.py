@@ -84,7 +84,15 @@ def _made_by(journal: Journal, fmt: Format, items: list[Any]) -> tuple[Format, B
     chain = [chain_start(fmt, journal.owner)]
     extend_chain(chain, (read_message(fmt, m, lambda _: 0) for m in items))
     found = journal.written_back(chain)
-    return (fmt, found[0]) if found else None
+    return (fmt, _maker(found[0])) if found else None
+
+
+def _maker(batch: Batch) -> Batch:
+    """The batch itself; of one that took another back, the earlier one whose edits stand again."""
+    maker, older = batch, batch.parent
+    while older is not None:
+        maker, older = older if older.edits == batch.edits else maker, older.parent
+    return maker
 
 
 def _before(journal: Journal, batch: Batch, items: list[Any], fmt: Format) -> list[Any]:

@@ -25,7 +25,7 @@ def result_of(
     """The request with the edits of `view`, of which `own` are new."""
     work.before, work.view = work.view, view
     seen, error = work.seen, error or work.error
-    as_given = not own and view.edits == (seen.given.edits if seen.given else ())
+    as_given = not own and _places(view.edits) == _places(seen.given.edits if seen.given else ())
     items = list(seen.items) if as_given else apply(view.format, work.source.items, view.edits, plain)
     changed = not as_given or bool(work.mended)
     outcome: Outcome = "compacted" if own else "failed" if error else "reapplied" if changed else "unchanged"
@@ -55,6 +55,11 @@ def result_of(
         attempt=work.attempt,
         state=work,
     )
+
+
+def _places(edits: Sequence[Edit]) -> list[Any]:
+    """What the edits do to the list, their sizes aside."""
+    return [(e.start, e.end, e.replacement) for e in edits]
 
 
 def _shaped(work: Work, items: list[Any]) -> Any:

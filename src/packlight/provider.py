@@ -23,8 +23,6 @@ from .types import FormatName, Json, SummaryReply, SummaryRequest
 BETA = "compact-2026-09-04"
 """What Anthropic wants named in the header of every request that asks for a compaction or carries one."""
 BETA_HEADER = "anthropic-beta"
-HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
-"""With one of these the provider adds messages that we don't see: its count says nothing about ours."""
 _PATHS: Mapping[str, tuple[FormatName, str]] = {
     "anthropic": ("anthropic", "/v1/messages"),
     "openai": ("responses", "/responses/compact"),

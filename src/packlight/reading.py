@@ -9,18 +9,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
 from .formats import identity, plain, read_message
 from .journal import Batch, Journal, chain_start, extend_chain
-from .types import Format, Json, Message
+from .types import Edit, Format, Json, Message
+from .view import View
 
 MAX_CONVERSATIONS = 64
 """How many conversations are kept read; a further one is read anew from its request."""
 MAX_REMEMBERED = 6
 """Of how many conversations a process remembers what their last batches worked out: one to five megabytes each."""
+_SAME_RATIO = 0.02
+"""Two ways to come to the size of a block differ by less, two models' counters by more."""
 _RECHECKED = 2
 """The newest messages are looked at again although their objects are the same: loops append to them."""
 
@@ -143,6 +147,15 @@ def let_go(seen: Seen, memory: dict[str, Any]) -> None:
         memory.clear()
 
 
+def _counted(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
+    """The edits with their tokens counted by this view; themselves where that is what they tell."""
+    told, now = sum(e.tokens_before for e in edits), [view.span_tokens((e.start, e.end)) for e in edits]
+    if abs(sum(now) - told) <= told * _SAME_RATIO:
+        return edits
+    sizes = ((n, sum(map(view.count, e.replacement))) for n, e in zip(now, edits, strict=True))
+    return tuple(replace(e, tokens_before=n, tokens_after=m) for e, (n, m) in zip(edits, sizes, strict=True))
+
+
 class Reader:
     """Reads requests for one owner and one counter. Safe to share between threads."""
 
@@ -151,6 +164,7 @@ class Reader:
         self._count = count
         self._known: WeakValueDictionary[tuple[str, bytes], Message] = WeakValueDictionary()
         self._seen: OrderedDict[tuple[str, int], Seen] = OrderedDict()
+        self._sized: OrderedDict[str, tuple[Edit, ...]] = OrderedDict()
         self._lock = threading.RLock()
 
     def read(self, fmt: Format, items: Sequence[Any], *, fresh: bool = False) -> Seen:
@@ -194,14 +208,26 @@ class Reader:
         return most
 
     def message(self, fmt: Format, raw: Any) -> Message:
-        """One entry, read; the same content gives the same object while anybody holds it."""
+        """One entry, read; the same content gives the same object while anybody holds it.
+
+        Not so the same content in another form (a text alone or in a list, a cache mark): it comes back as it came.
+        """
         data = plain(raw)
         who = identity(fmt, data)
         known = self._known.get((fmt.name, who.hash))
-        if known is None:
+        if known is None or known.data != data:
             known = read_message(fmt, data, self._count, who)
             self._known[(fmt.name, who.hash)] = known
         return known
+
+    def sized(self, batch: Batch, view: View) -> tuple[Edit, ...]:
+        """What is in effect with this batch, its sizes as counted here: another model's may be recorded."""
+        with self._lock:
+            known = self._sized.pop(batch.id, None) or _counted(batch.edits, view)
+            self._sized[batch.id] = known
+            while len(self._sized) > MAX_CONVERSATIONS:
+                self._sized.popitem(last=False)
+            return known
 
     def _resolve(self, seen: Seen, fresh: bool) -> None:
         """Find the batch that holds, looking up only what is new in the chain."""

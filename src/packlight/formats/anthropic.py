@@ -60,7 +60,7 @@ def _part(block: Json, i: int) -> Part:
     media = tuple(read_media(block)) if kind in ("image", "document") else ()
     if media:
         return Part("media", i, media=media, type=kind)
-    return Part("opaque", i, type=kind)
+    return Part("opaque", i, joined_text([block]), type=kind)
 
 
 def _call(block: dict[str, Any], i: int, kind: str) -> Part:
@@ -83,13 +83,20 @@ def _result(block: dict[str, Any], i: int, kind: str) -> Part:
     return Part(
         "result",
         i,
-        joined_text(content),
+        joined_text(content) if not isinstance(content, dict) else _typed_text(content),
         call_id=str(block.get("tool_use_id") or ""),
         is_error=bool(block.get("is_error")),
         server=kind != "tool_result",
         media=media,
         type=kind,
     )
+
+
+def _typed_text(content: Mapping[str, Json]) -> str:
+    """What can be read of a result of the provider's own tools: an output, a file, a page."""
+    inner = content.get("content")
+    texts = [content.get("stdout"), content.get("stderr"), joined_text([inner] if isinstance(inner, dict) else inner)]
+    return "\n".join(t for t in texts if isinstance(t, str) and t)
 
 
 def canonical(data: dict[str, Json]) -> Json:

@@ -15,7 +15,10 @@ _TEXT_TYPES = ("text", "input_text", "output_text", "summary_text", "reasoning_t
 
 
 def joined_text(content: Json) -> str:
-    """The text of a content value: a string as it is, text blocks joined by a newline, anything else nothing."""
+    """The text of a content value: a string as it is, what can be read of blocks joined by a newline, else nothing.
+
+    Documents and search results count with the text that they hold.
+    """
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -31,7 +34,12 @@ def _text(block: Json) -> str:
     if isinstance(block, dict) and block.get("type", "text") in _TEXT_TYPES:
         text = block.get("text")
         return text if isinstance(text, str) else ""
-    return ""
+    if not isinstance(block, dict):
+        return ""
+    source = block.get("source")
+    if block.get("type") == "document" and isinstance(source, dict) and source.get("type") in ("text", "content"):
+        return joined_text(source.get("data", source.get("content")))
+    return joined_text(block.get("content")) if block.get("type") == "search_result" else ""
 
 
 def decoded(arguments: Json) -> dict[str, Json] | None:

@@ -53,7 +53,8 @@ def parts(data: Mapping[str, Json]) -> tuple[Part, ...]:
         signed = bool(data.get("encrypted_content") or data.get("id"))
         return (Part("thinking", -1, "\n".join(t for t in texts if t), signed=signed, type=kind),)
     if kind.endswith("_call") or kind == _APPROVAL:
-        return (_call(data, kind),)
+        call, output = _call(data, kind), _own_output(data)
+        return (call, Part("result", -1, output, server=True, type=kind)) if output and call.server else (call,)
     if kind.endswith("_output") or kind == "mcp_approval_response":
         return (_result(data, kind),)
     return (Part("opaque", -1, type=kind),)
@@ -92,6 +93,15 @@ def _call(data: Mapping[str, Json], kind: str) -> Part:
         server=not call_id or kind in _SERVER_CALLS,
         type=kind,
     )
+
+
+def _own_output(data: Mapping[str, Json]) -> str:
+    """What a call holds of its outcome, where the provider made it and there is no item for that."""
+    outputs = data.get("output", data.get("outputs", data.get("results")))
+    if not isinstance(outputs, list):
+        return outputs if isinstance(outputs, str) else ""
+    texts = (o.get(key) for o in outputs if isinstance(o, dict) for key in ("logs", "text"))
+    return "\n".join(t for t in texts if isinstance(t, str) and t)
 
 
 def _result(data: Mapping[str, Json], kind: str) -> Part:

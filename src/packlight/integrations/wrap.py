@@ -17,8 +17,9 @@ from ..compaction import Compaction, Report
 from ..compactor import Compactor
 from ..errors import InvalidRequest
 from ..formats import format_named
+from ..laws import is_held_by_provider
 from ..layers import ProviderHistory
-from ..provider import HELD_BY_PROVIDER, betas_in, with_beta
+from ..provider import betas_in, with_beta
 from ..transport import sdk_of
 from ..types import FormatName
 from ..writers import provider_writer
@@ -227,7 +228,7 @@ class Call:
 
     def record(self) -> None:
         """Record what was gathered, once for a call."""
-        if self._usage and self.c is not None and not any(self.request.get(key) for key in HELD_BY_PROVIDER):
+        if self._usage and self.c is not None and not is_held_by_provider(self.request):
             self.packing.compactor.record_usage(self.c, self._usage)
         self._usage = {}
 

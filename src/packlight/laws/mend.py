@@ -10,7 +10,16 @@ from typing import Any
 from ..formats import plain, read_message, split
 from ..types import Edit, Format, Json, Message, Part
 from ..view import apply, pair, without_mark
-from .rules import MAX_CACHE_MARKS, broken_arguments, count_marks, marks_of_head, output_type, uncounted, violations
+from .rules import (
+    MAX_CACHE_MARKS,
+    broken_arguments,
+    count_marks,
+    is_held_by_provider,
+    marks_of_head,
+    output_type,
+    uncounted,
+    violations,
+)
 
 
 def repair(request: Json, format: str | None = None) -> Json:
@@ -123,7 +132,7 @@ def _whole_characters(value: Json) -> Any:
 def _drop_orphans(
     fmt: Format, messages: Sequence[Message], mended: list[list[dict[str, Json]]], head: Mapping[str, Any]
 ) -> None:
-    if head.get("previous_response_id") or head.get("conversation"):
+    if is_held_by_provider(head):
         return
     pairs = pair(messages)
     far = {at for at in pairs.question if not _answers_in_place(fmt, messages, pairs.question[at][0], at[0])}

@@ -16,6 +16,9 @@ from ..view import Pairs, View, pair
 
 MAX_CACHE_MARKS = 4
 """Anthropic: "A maximum of 4 blocks with cache_control may be provided"."""
+HELD_BY_PROVIDER = ("previous_response_id", "conversation", "thread")
+"""With one of these the provider adds messages that we don't see: a result's call may be there, and its count says
+nothing about ours."""
 
 Rule = Callable[[Sequence[Message], Pairs, Mapping[str, Any]], Iterable[Violation]]
 
@@ -53,6 +56,11 @@ def rendered_messages(view: View) -> list[Message]:
     return [known.get(id(data)) or read_message(view.format, data, uncounted) for data in view.rendered()]
 
 
+def is_held_by_provider(head: Mapping[str, Any]) -> bool:
+    """Whether the beginning of the conversation is kept at the provider."""
+    return any(head.get(key) for key in HELD_BY_PROVIDER)
+
+
 def uncounted(value: Json) -> int:
     """For reading messages whose size is no matter."""
     return 0
@@ -68,7 +76,7 @@ def _lone_surrogates(messages: Sequence[Message], pairs: Pairs, head: Mapping[st
 
 
 def _orphans(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any]) -> Iterator[Violation]:
-    if head.get("previous_response_id") or head.get("conversation"):
+    if is_held_by_provider(head):
         return  # their calls are on the server
     answered = {messages[i].parts[k].call_id for i, k in pairs.answer}
     for i, k in pairs.orphans:
@@ -297,7 +305,7 @@ def _reasoning(messages: Sequence[Message], pairs: Pairs, head: Mapping[str, Any
         if not any(p.type == "reasoning" for p in message.parts):
             continue
         following = messages[i + 1] if i + 1 < len(messages) else None
-        if following is None and (head.get("previous_response_id") or head.get("conversation")):
+        if following is None and is_held_by_provider(head):
             continue
         if following is None or following.role != "assistant":
             yield Violation((i,), "reasoning_alone", "a reasoning item must be followed by the item it belongs to")

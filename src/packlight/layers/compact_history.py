@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..driving import drive
 from ..errors import SummaryError
 from ..summary import Digest, ModelWriter, carried, digest, standing_prose
 from ..types import Edit, Summary, SummaryJob, SummaryReply, SummaryRequest, Target, Writer
@@ -23,6 +24,8 @@ MIN_SUMMARY_TOKENS = 600
 SUMMARY_RATIO = 0.5
 """And at least this share of what the budget leaves beside what stays, though the target be missed: a first message or
 tools that fill half the window must not starve it."""
+_CONTENTS_TOKENS = 40
+"""What the line takes that tells where the contents of a summary are, about; a path is longer than a reference."""
 Steps = Generator[SummaryRequest, SummaryReply, "tuple[list[Edit], Exception | None]"]
 """Ends with the planned edits, and why a part that a model was to write is missing."""
 
@@ -39,7 +42,7 @@ class CompactHistory:
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
         """Without a model: what the writer yields is answered by nothing. The engine drives `steps` instead."""
-        return run_without_model(self.steps(view, target))
+        return drive(self.steps(view, target))[0]
 
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
@@ -48,6 +51,8 @@ class CompactHistory:
         runs = runs_between(view, start, end, _live(view))
         folded = weight(view, runs)
         room = room_beside(target, view.tokens - folded, folded, self.max_summary_tokens)
+        if self.again:  # all that is left is to be filled, and no more
+            room -= round(_CONTENTS_TOKENS * view.ratio)
         least = min(MIN_SUMMARY_TOKENS, int(folded * 0.9))
         about: dict[str, Any] = {"focus": target.focus, "again": self.again, "prose": room >= MIN_SUMMARY_TOKENS}
         return (yield from summarised(view, self.writer, end, runs, max(room, least), **about))
@@ -68,7 +73,7 @@ class NanoHistory:
     max_summary_tokens: int = 4_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        return run_without_model(self.steps(view, target))
+        return drive(self.steps(view, target))[0]
 
     def steps(self, view: View, target: Target) -> Steps:
         if _standing(view) <= max(self.max_messages, self.keep_last + 3):
@@ -93,7 +98,7 @@ class ClassicHistory:
     max_summary_tokens: int = 4_000
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        return run_without_model(self.steps(view, target))
+        return drive(self.steps(view, target))[0]
 
     def steps(self, view: View, target: Target) -> Steps:
         start, end = history_span(view, 0)
@@ -225,18 +230,6 @@ def _first_request(view: View) -> int:
     return typed if all(m.role in ("system", "user") for m in before) else first
 
 
-def run_without_model(steps: Steps) -> list[Edit]:
-    """The edits of a layer whose writer gets along without a model: what it asks is answered by an error."""
-    nobody = SummaryReply(text="", error=SummaryError("no model is asked here: give the writer to a Compactor"))
-    try:
-        next(steps)
-        while True:
-            steps.send(nobody)
-    except StopIteration as done:
-        edits: list[Edit] = done.value[0]
-        return edits
-
-
 __all__ = [
     "ClassicHistory",
     "CompactHistory",
@@ -244,6 +237,5 @@ __all__ = [
     "history_span",
     "recent_tokens",
     "room_beside",
-    "run_without_model",
     "weight",
 ]

@@ -13,9 +13,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..driving import drive
 from ..errors import SummaryError
-from ..laws import MAX_CACHE_MARKS, marks_of_head
-from ..provider import HELD_BY_PROVIDER, ProviderCompaction
+from ..laws import MAX_CACHE_MARKS, is_held_by_provider, marks_of_head
+from ..provider import ProviderCompaction
 from ..summary import Digest, digest
 from ..summary.audit import CUT_SHORT
 from ..summary.digest import write
@@ -28,7 +29,6 @@ from .compact_history import (
     history_span,
     recent_tokens,
     room_beside,
-    run_without_model,
     weight,
 )
 from .fold import pieces_of, with_contents
@@ -71,7 +71,7 @@ class ProviderHistory:
     digest: Digest = field(default=digest, repr=False)
 
     def __call__(self, view: View, target: Target) -> list[Edit]:
-        return run_without_model(self.steps(view, target))
+        return drive(self.steps(view, target))[0]
 
     def steps(self, view: View, target: Target) -> Steps:
         if view.tokens <= target.target_tokens:
@@ -173,7 +173,7 @@ def _unable(view: View, format: str) -> str:
         return f"its client is for {format!r} conversations, this is a {view.format.name!r} one"
     if not head.get("model"):
         return "that takes the whole request with its model, not only the list"
-    if any(head.get(key) for key in HELD_BY_PROVIDER):
+    if is_held_by_provider(head):
         return "the provider holds a part of the conversation"
     management = head.get("context_management")
     edits = management.get("edits") if isinstance(management, Mapping) else None

@@ -47,11 +47,22 @@ class ReactiveCompact:
         for part in (4, 8, 16, 64, 256)[harsh:]:
             if part == 16:
                 yield lambda v: CompactHistory(keep_recent_tokens=0, again=True)(v, target)
-            keep_chars = max(80, target.target_tokens * 3 // part)
-            yield from _in_place(keep_chars, target)
+            yield from _in_place(_keep_chars(target, part), target)
+            if part <= 16:  # a short last request is cut when all else is done
+                yield _asked_last(target, part)
         yield lambda v: CompactHistory(keep_recent_tokens=0, max_summary_tokens=600, again=True)(v, target)
         yield lambda v: MicroCompact(keep_recent_tokens=0, working_set_tokens=0, partly=True)(nothing_kept(v), target)
         yield lambda v: CompactHistory(keep_recent_tokens=0, again=True)(nothing_kept(v), target)
+        yield _asked_last(target, 64)
+        yield _asked_last(target, 256)
+
+
+def _keep_chars(target: Target, part: int) -> int:
+    return max(80, target.target_tokens * 3 // part)
+
+
+def _asked_last(target: Target, part: int) -> Step:
+    return lambda v: texts(v, _keep_chars(target, part), ("user",))
 
 
 def _in_place(keep_chars: int, target: Target) -> Iterator[Step]:
@@ -62,7 +73,6 @@ def _in_place(keep_chars: int, target: Target) -> Iterator[Step]:
     yield lambda v: texts(v, keep_chars, ("user", "tool"), live_request_of(v))
     yield lambda v: media(v, keep_newest=2)
     yield lambda v: media(v)
-    yield lambda v: texts(v, keep_chars, ("user",))
 
 
 def _one_by_one(view: View, plan: Callable[[View], Iterable[Edit]], target: Target) -> list[Edit]:

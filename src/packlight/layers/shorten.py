@@ -52,14 +52,23 @@ def results(view: View, keep_chars: int, *, unseen: bool) -> Iterator[Edit]:
             yield edit
 
 
+_LONG_TEXT, _LONG_ARGUMENTS = "a long text", "long arguments"
+
+
+def _is_free(view: View, i: int, block: int, reason: str) -> bool:
+    """Whether nothing stands in place of it but what was cut for the same reason: that may be cut further."""
+    edit = view.edit_of(i, block)
+    return edit is None or (edit.layer == FIXED_LAYER and edit.reason == reason)
+
+
 def arguments(view: View, keep_chars: int) -> Iterator[Edit]:
     """Long strings inside the arguments of calls, cut; keys and short values stay, so the call keeps its shape."""
     for i, message in enumerate(view.messages):
-        if message.role != "assistant" or view.edit_of(i) is not None:
+        if message.role != "assistant" or not _is_free(view, i, -1, _LONG_ARGUMENTS):
             continue
         new: dict[int, dict[str, Json]] = {}
         for k, part in enumerate(message.parts):
-            if part.kind != "call" or part.server or view.edit_of(i, part.block) is not None:
+            if part.kind != "call" or part.server or not _is_free(view, i, part.block, _LONG_ARGUMENTS):
                 continue
             if (small := _small_arguments(view, part, keep_chars)) is not None:
                 new[k] = small
@@ -96,26 +105,28 @@ def _with_arguments(view: View, i: int, new: Mapping[int, Mapping[str, Json]]) -
     message = view.messages[i]
     changed = view.format.replace_arguments(message.data, new)
     calls = [message.parts[k] for k in new]
-    about: dict[str, Any] = {"reason": "long arguments", "call_id": calls[0].call_id, "tool": calls[0].tool}
+    about: dict[str, Any] = {"reason": _LONG_ARGUMENTS, "call_id": calls[0].call_id, "tool": calls[0].tool}
     blocks = view.format.blocks(changed) if calls[0].block >= 0 else None
     if blocks is None:
-        if any(view.edit_of(i, p.block) for p in message.parts):
+        if not all(_is_free(view, i, p.block, _LONG_ARGUMENTS) for p in message.parts):
             return
         text = encode_as_is(message.data).decode()
         yield from _if_smaller(
-            view.replace(FIXED_LAYER, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about)
+            view, view.replace(FIXED_LAYER, "shortened", ((i,), (i + 1,)), [changed], ref=view.refer(text)[0], **about)
         )
         return
     for part in calls:
         span = ((i, part.block), (i, part.block + 1))
         text = encode_as_is(part.arguments).decode()
         yield from _if_smaller(
-            view.replace(FIXED_LAYER, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about)
+            view, view.replace(FIXED_LAYER, "shortened", span, [blocks[part.block]], ref=view.refer(text)[0], **about)
         )
 
 
-def _if_smaller(edit: Edit) -> Iterator[Edit]:
-    if edit.tokens_after < edit.tokens_before:
+def _if_smaller(view: View, edit: Edit) -> Iterator[Edit]:
+    """The edit, when it is smaller than what stands there now."""
+    standing = view.edit_of(edit.start[0], edit.start[1] if len(edit.start) == 2 else -1)
+    if edit.tokens_after < (standing.tokens_after if standing else edit.tokens_before):
         yield edit
 
 
@@ -129,17 +140,16 @@ def texts(
     for i, message in enumerate(view.messages):
         if message.role not in roles or i in skip:
             continue
-        if view.edit_of(i) is not None:
-            if is_joined(view, i):
-                yield from _cut_joined(view, i, keep_chars)
+        if is_joined(view, i):
+            yield from _cut_joined(view, i, keep_chars)
             continue
         for part in message.parts:
             if part.kind != "text" or len(part.text) <= keep_chars + _NOTE_CHARS or part.type == "refusal":
                 continue
-            if view.edit_of(i, part.block) is not None:
+            if not _is_free(view, i, part.block, _LONG_TEXT):
                 continue
             cut, ref = cut_text(view, part.text, keep_chars)
-            yield from _replaced_part(view, i, part, cut, ref, "a long text", FIXED_LAYER)
+            yield from _replaced_part(view, i, part, cut, ref, _LONG_TEXT, FIXED_LAYER)
 
 
 def _cut_joined(view: View, i: int, keep_chars: int) -> Iterator[Edit]:
@@ -210,5 +220,4 @@ def _replaced_part(
     new = view.format.replace_text(view.messages[i].data, part, text)
     span = ((i, part.block), (i, part.block + 1)) if part.block >= 0 else ((i,), (i + 1,))
     edit = view.replace(layer, action, span, [new], reason=reason, ref=ref)
-    if edit.tokens_after < edit.tokens_before or part.media:
-        yield edit
+    yield from [edit] if part.media else _if_smaller(view, edit)

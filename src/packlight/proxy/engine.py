@@ -19,11 +19,11 @@ from ..errors import ContextWindowExceeded, InvalidRequest, StoreError
 from ..integrations.cures import Cures
 from ..integrations.events import usage_in
 from ..integrations.recall_tool import NAME
+from ..laws import is_held_by_provider
 from ..layers import ReadAgain
 from ..models import lookup
 from ..overflow import classify
 from ..policy import Policy, preset
-from ..provider import HELD_BY_PROVIDER
 from ..store import JournalOnly, MemoryStore, Store, open_store
 from .encodings import decompressed
 from .identity import load_key, owner_of, session_of
@@ -290,7 +290,7 @@ class Exchange:
     def _is_counted(self, c: Compaction) -> bool:
         """Whether what the provider counted is what is known here, and not what it adds, or what only would be sent."""
         is_sent = self.engine.settings.mode != "shadow" or not c.changed
-        return is_sent and not any(c.given.get(key) for key in HELD_BY_PROVIDER)
+        return is_sent and not is_held_by_provider(c.given)
 
     @property
     def thread(self) -> str:

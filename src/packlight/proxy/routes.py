@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..formats import format_named
-from ..provider import HELD_BY_PROVIDER
+from ..laws import is_held_by_provider
 from ..types import FormatName
 from .settings import Settings
 from .toolbox import has_tools
@@ -70,7 +70,7 @@ def side_request(endpoint: Endpoint, request: Mapping[str, Any]) -> str | None:
     """Why this is no turn of an agent's conversation; None when it is one."""
     if endpoint.does != "answer":
         return "the provider's own compaction" if endpoint.does == "compact" else "a token count"
-    if any(request.get(key) for key in HELD_BY_PROVIDER):
+    if is_held_by_provider(request):
         return "a conversation that the provider holds"
     items = request.get(endpoint.list_key)
     if not isinstance(items, list) or not any(_answered(item) for item in items):

@@ -38,10 +38,8 @@ class Stretch:
 
 def texts_of(part: Part) -> Iterator[tuple[str, str]]:
     """(kind, text) of what is kept of a part under a reference of its own."""
-    if part.kind == "result" and part.text:
-        yield "result", part.text
-    elif part.kind in ("text", "thinking") and part.text.strip():
-        yield "message", part.text
+    if part.text.strip():
+        yield "result" if part.kind == "result" else "message", part.text
     elif part.kind == "call" and len(text := _arguments(part)) >= _LEAST_ARGUMENTS_CHARS:
         yield "arguments", text
 

@@ -10,8 +10,8 @@ from ...compaction import Compaction
 from ...errors import StoreError
 from ...formats import format_named
 from ...integrations.recall_tool import NAME, recall_tool
+from ...laws import is_held_by_provider
 from ...planning import Work
-from ...provider import HELD_BY_PROVIDER
 from ...store import Store
 from ...types import FormatName, Json
 from ..toolbox import first_box, names_of, tools_of
@@ -57,7 +57,7 @@ class Recalls:
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
             return Opened(request)
-        if any(request.get(key) for key in HELD_BY_PROVIDER):
+        if is_held_by_provider(request):
             return Opened(request)
         try:
             return self._opened(self.kept.place(owner, fmt, items), request, answers)
