@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.compaction import figures, plan, policies, rows
+from bench.compaction import figures, plan, policies, rows, turns
 from bench.compaction.__main__ import _chosen
 from bench.compaction.cell import Walked
 from bench.compaction.packages import NotInstalled, Package, Worker
@@ -244,6 +244,9 @@ def log_of(session: Any) -> Log:
     return Log("made/made", session, Weights(session, unseen_head_tokens=500))
 
 
+BY_TURN = dict.fromkeys(turns.COLUMNS, [0, 0]) | {"read": [0, 60], "write": [100, 50], "batch": [0, 1]}
+
+
 def test_figures_are_kept_and_found_again(tmp_path):
     row, log = rows.rules()[0], log_of(long_session(calls=6))
     cell = next(plan.cells(row, (64_000,), (1.0,)))
@@ -251,10 +254,14 @@ def test_figures_are_kept_and_found_again(tmp_path):
     key = plan.key_of(row, log)
     assert not results.has(cell, key)
     results.about = {"name": log.name}
-    results.put(cell, key, {"turns": 7})
+    results.put(cell, key, {"turns": 2, "by_turn": BY_TURN})
     results.write()
     again = plan.read_results(tmp_path)[log.name]
     assert again.has(cell, key) and not again.has(cell, plan.key_of(row, log_of(long_session(calls=7))))
+    assert again.cells[str(cell)]["by_turn"] == BY_TURN
+    for file in (tmp_path / "turns").iterdir():
+        file.unlink()
+    assert not plan.read_results(tmp_path)[log.name].has(cell, key)
 
 
 def test_row_is_walked_only_where_its_figures_differ():

@@ -203,7 +203,7 @@ def spread(made: plan.Results, row: Row = ROWS["default"]) -> list[figures.Value
 def test_luck_is_shown_where_the_windows_around_were_walked(tmp_path):
     made = results(tmp_path, default=cell(90, 95))
     assert spread(made) == [None, None, None]
-    made.cells["default|128000|0.8|0.1"] = cell(70, 85)
+    made.cells |= {f"default|128000|{shift:g}|0.1": cell(70, 85) for shift in plan.SHIFTS[1:]}
     assert spread(made)[0] == figures.Value(0.8, 0.7, 0.9)
     text = page.page({"repo/made": made}, [ROWS["default"]], {})
     assert "| **default** | 128,000 | 1 | 0.80 (0.70 to 0.90) | 90 (85 to 95) | 100 (100 to 100) |" in text

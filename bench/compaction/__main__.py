@@ -5,11 +5,13 @@ python -m bench.compaction --sessions DIR --environments DIR
 python -m bench.compaction --sessions DIR --rows ours,layer                       after a change of ours
 python -m bench.compaction --sessions DIR --rows default,thrifty --windows 200000 --spread
 python -m bench.compaction --render                          only the pages
+python -m bench.compaction --turns pi-large --rows default,thrifty > turns.csv    every request of a session
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import page, plan, rows, tables
+from . import export, page, plan, rows, tables
 from .cell import Walked
 from .chosen import chosen
 from .rows import Row
@@ -39,6 +41,9 @@ class Task:
 
 def main() -> None:
     args = _arguments()
+    if args.turns is not None:
+        _export(args)
+        return
     if not args.render:
         _walk_all(args)
     for name, text in pages(args.results, args.environments).items():
@@ -48,12 +53,28 @@ def main() -> None:
 def pages(results: Path, environments: Path) -> dict[str, str]:
     """By name of the file. A package that is not installed here has figures from where it was, or is named."""
     found = plan.read_results(results)
+    shown, missing = _with_figures(found, environments)
+    return {"benchmark.md": page.page(found, shown, missing), "benchmark-tables.md": tables.page(found, shown)}
+
+
+def _with_figures(found: Mapping[str, plan.Results], environments: Path) -> tuple[list[Row], dict[str, str]]:
+    """The rows that can be walked here or were somewhere; and the others, with the reason."""
     installed, missing = rows.installed(environments)
     walked = plan.versions(found)
     known = [row for name in missing if name in walked for row in rows.elsewhere(name, walked[name])]
     missing = {name: why for name, why in missing.items() if name not in walked}
-    shown = [*rows.ours(), *rows.rules(), *installed, *known]
-    return {"benchmark.md": page.page(found, shown, missing), "benchmark-tables.md": tables.page(found, shown)}
+    return [*rows.ours(), *rows.rules(), *installed, *known], missing
+
+
+def _export(args: argparse.Namespace) -> None:
+    found = {name: r for name, r in plan.read_results(args.results).items() if args.turns in name}
+    if not found:
+        sys.exit(f"no session with {args.turns!r} in its name in {args.results}")
+    wanted = _chosen(_with_figures(found, args.environments)[0], args.rows)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(export.HEAD)
+    for results in found.values():
+        out.writerows(export.lines(results, wanted, args.windows))
 
 
 def all_rows(environments: Path) -> list[Row]:
@@ -183,6 +204,7 @@ def _arguments() -> argparse.Namespace:
     add("--results", type=Path, default=ROOT / "bench" / "results" / "compaction")
     add("--pages", type=Path, default=ROOT / "docs", help="folder of the pages")
     add("--render", action="store_true", help="walk nothing")
+    add("--turns", metavar="SESSION", help="walk nothing, print as CSV what every request cost and missed")
     return parser.parse_args()
 
 

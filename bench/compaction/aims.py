@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from .chosen import DESIGNED_ON
-from .columns import COSTS, LOSSES, Column, Found
+from .columns import COSTS, CUT_OFF, LOSSES, Column, Found
 from .rows import Row
 
 COLUMNS = {column.title: column for column in (*COSTS, *LOSSES)}
@@ -52,6 +52,7 @@ AIMS = (
     Aim("thrifty", 200_000, "EQR", least=0.98, over="worst", of="pi"),
     Aim("thrifty", 200_000, "0.1", most=0.50),
     Aim("thrifty", 200_000, "0.1", most=1.0, over="worst"),
+    Aim("thrifty", 200_000, CUT_OFF.title, most=1.10, over="worst"),
     Aim("thrifty", 200_000, "over 10", least=0.95),
     Aim("thrifty", 200_000, "EQR", least=0.95),
     Aim("thrifty", 200_000, "lines true", least=0.97),

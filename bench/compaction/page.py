@@ -52,7 +52,7 @@ def _in_each_window(found: Found, rows: Iterable[Row], windows: Sequence[int]) -
     held = common(found)
     lines = []
     for row in rows:
-        values = [c.shown(c.mean(held, row, w)) for w in windows for c in IN_SHORT]
+        values = [c.shown(c.of_all(held, row, w)) for w in windows for c in IN_SHORT]
         if any(values):
             lines.append([name_of(row), *values])
     head = [f"{w // 1000}k {title}" if title == "cost" else title for w in windows for title in ("cost", "FRR", "EQR")]

@@ -14,6 +14,7 @@ from typing import Any
 
 from .rows import SOURCE, Row
 from .sessions import Log
+from .turns import packed, unpacked
 
 HERE = Path(__file__).parent
 READ_RATIOS: tuple[float | None, ...] = (0.1, 0.05, 0.025, None)
@@ -90,26 +91,48 @@ def _syntax(file: Path) -> str:
 
 
 class Results:
-    """The figures of one session, in a file; what is there already need not be walked again."""
+    """The figures of one session, in a file, and those of every request in one beside it.
+
+    What is there already need not be walked again.
+    """
 
     def __init__(self, folder: Path, log_name: str) -> None:
-        self._file = folder / (log_name.replace("/", "--") + ".json.gz")
-        known = json.loads(gzip.decompress(self._file.read_bytes())) if self._file.exists() else {}
+        file_name = log_name.replace("/", "--") + ".json.gz"
+        self._file, self._file_by_turn = folder / file_name, folder / "turns" / file_name
+        known, by_turn = _read(self._file), _read(self._file_by_turn)
         self.about: dict[str, Any] = known.get("about", {})
         self.cells: dict[str, dict[str, Any]] = known.get("cells", {})
+        for name in self.cells.keys() & by_turn.keys():
+            self.cells[name]["by_turn"] = unpacked(by_turn[name])
+
+    @property
+    def uncompacted(self) -> dict[str, Any] | None:
+        """The walk that everything is compared with: no compaction, with caching."""
+        return next((cell for name, cell in self.cells.items() if name.startswith("identity|")), None)
 
     def has(self, cell: Cell, key: str) -> bool:
-        return self.cells.get(str(cell), {}).get("key") == key
+        known = self.cells.get(str(cell), {})
+        return known.get("key") == key and "by_turn" in known
 
     def put(self, cell: Cell, key: str, figures: dict[str, Any]) -> None:
         self.cells[str(cell)] = {"key": key, **figures}
 
     def write(self) -> None:
-        body = json.dumps({"about": self.about, "cells": self.cells}, sort_keys=True, indent=0)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._file.with_suffix(".new")
-        temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
-        temporary.replace(self._file)
+        cells = {name: {k: v for k, v in cell.items() if k != "by_turn"} for name, cell in self.cells.items()}
+        by_turn = {name: packed(cell["by_turn"]) for name, cell in self.cells.items() if "by_turn" in cell}
+        _write(self._file_by_turn, json.dumps(by_turn, sort_keys=True, separators=(",", ":")))
+        _write(self._file, json.dumps({"about": self.about, "cells": cells}, sort_keys=True, indent=0))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
+
+
+def _write(file: Path, body: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".new")
+    temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
+    temporary.replace(file)
 
 
 def versions(found: Mapping[str, Results]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from .columns import (
     BATCHES,
     COST,
     COSTS,
+    CUT_OFF,
     EQR,
     FRR,
     FRR_ALL,
@@ -34,7 +35,7 @@ WINDOWS = (64_000, 128_000, 200_000)
 MAIN = 128_000
 COMMON_FORMAT = "anthropic"
 """Every row can be walked on sessions in this format."""
-OF_SESSION = (COST, MISSES, FRR, FRR_OLD, EQR, FRR_ALL, MEAN_TOKENS, BATCHES, INVALID, OVER)
+OF_SESSION = (COST, MISSES, CUT_OFF, FRR, FRR_OLD, EQR, FRR_ALL, MEAN_TOKENS, BATCHES, INVALID, OVER)
 OF_ALL = (COST, MISSES, FRR, FRR_OLD, EQR, INVALID, OVER)
 
 
