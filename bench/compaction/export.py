@@ -33,7 +33,7 @@ def lines(results: Results, rows: Sequence[Row], windows: Sequence[int]) -> Iter
         if row is None or (row.knows_window and int(window) not in windows):
             continue
         told = None if ratio == "None" else float(ratio)
-        of_walk = [results.about["name"], row_name, window if row.knows_window else "", shift, told]
+        of_walk = [results.about["name"], row_name, int(window) if row.knows_window else "", shift, told]
         by_turn = cell["by_turn"]
         costs = [paid(by_turn, told), paid(uncompacted, told), paid(by_turn, 0.1)]
         figures = zip(sent(by_turn), *(by_turn[name] for name in COLUMNS), *costs, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from . import aims, loses
 from .columns import COST, EQR, FRR, INVALID, MISSES, MS, OVER, RULES, WORDS, Column, Found, means, name_of, table
 from .rows import Row
-from .tables import MAIN, common, undesigned, walked_windows
+from .tables import MAIN, common, has_room, walked_windows
 from .words import ABOUT, AIMED, LIMITS, LOSES, LUCK, READ, SESSIONS, SIDE_BY_SIDE
 
 COMPARED = (COST, MISSES, FRR, EQR, WORDS, RULES, INVALID, OVER, MS)
@@ -60,13 +60,13 @@ def _in_each_window(found: Found, rows: Iterable[Row], windows: Sequence[int]) -
 
 
 def _spread(found: Found, rows: Iterable[Row], windows: Sequence[int]) -> Iterable[Sequence[str]]:
-    held = undesigned(found)
-    for row in rows:
-        for window in windows if row.knows_window else ():
-            count = sum(COST.around(results, row, window) is not None for results in held.values())
-            if count:
+    """A line for each row and window where the windows around it were walked on every session."""
+    for window in windows:
+        held = {name: results for name, results in common(found).items() if has_room(results, window)}
+        for row in (row for row in rows if row.knows_window):
+            if held and all(COST.around(results, row, window) for results in held.values()):
                 values = [_mean_and_ends(column, held, row, window) for column in IN_SHORT]
-                yield [name_of(row), f"{window:,}", str(count), *values]
+                yield [name_of(row), f"{window:,}", str(len(held)), *values]
 
 
 def _mean_and_ends(column: Column, found: Found, row: Row, window: int) -> str:
@@ -80,23 +80,27 @@ def _mean_and_ends(column: Column, found: Found, row: Row, window: int) -> str:
 
 def _losses(found: Found, rows: Sequence[Row], windows: Sequence[int]) -> str:
     result = loses.compared(found, rows, windows)
-    said = f"Compared {result.pairs:,} times; lost {len(result.losses)} times"
-    if not result.losses:
-        return f"{said}."
     alone = [loss for loss in result.losses if loss.why == loses.LEFT_ALONE]
-    others = [loss for loss in result.losses if loss.why != loses.LEFT_ALONE]
-    parts = [f"{said}, {len(alone)} of these where ours had left the session alone, all of it or nearly: it fits."]
-    if others:
+    lines = [_loss(loss) for loss in result.losses if loss.why != loses.LEFT_ALONE]
+    said = [f"Compared {result.pairs:,} times; lost {len(result.losses)} times"]
+    if alone:
+        said.append(f", {len(alone)} of these where ours had left the session alone, all of it or nearly: it fits")
+    around = loses.compared(found, rows, windows, Column.around)
+    if around.pairs:
+        said.append(f". Means over five windows: compared {around.pairs:,} times; lost {len(around.losses)} times")
+        lines += [_loss(loss, " and around") for loss in around.losses]
+    parts = ["".join(said) + "."]
+    if lines:
         head = ["session", "ours", "rival", "why", "window", "cost (theirs / ours)", "names missed", "quotes missed"]
-        parts.append(table(head, [_loss(loss) for loss in others], left=4))
+        parts.append(table(head, lines, left=4))
     if alone:
         parts.append(_left_alone(alone))
     return "\n\n".join(parts)
 
 
-def _loss(loss: loses.Loss) -> Sequence[str]:
+def _loss(loss: loses.Loss, around: str = "") -> Sequence[str]:
     pairs = [" / ".join("" if v is None else f"{v:.2f}" for v in pair) for pair in loss.scores]
-    return [loss.session, loss.own.name, name_of(loss.rival), loss.why, f"{loss.window:,}", *pairs]
+    return [loss.session, loss.own.name, name_of(loss.rival), loss.why, f"{loss.window:,}{around}", *pairs]
 
 
 def _left_alone(losses: Iterable[loses.Loss]) -> str:

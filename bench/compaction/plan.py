@@ -24,6 +24,8 @@ ANY_WINDOW = 128_000
 SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
 """The window is scaled by these, and the price that a policy is told: when a batch falls due is luck, and this
 averages over it."""
+SPREAD_WINDOWS = (128_000, 200_000)
+"""Around these."""
 _ABOVE = frozenset({"agent", "cli", "integrations", "proxy", "replay", "testing"})
 """Parts of packlight that use a compactor: no compaction hangs on them."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
@@ -60,7 +62,7 @@ def with_room(windows: Sequence[int], head_tokens: float) -> list[int]:
 
 def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
     for window in windows if row.knows_window else (ANY_WINDOW,):
-        for shift in shifts if row.knows_window else shifts[:1]:
+        for shift in shifts if row.knows_window and window in SPREAD_WINDOWS else shifts[:1]:
             for ratio in READ_RATIOS if row.knows_prices and shift == 1.0 else READ_RATIOS[:1]:
                 yield Cell(row.name, window, shift, ratio)
 

@@ -58,6 +58,10 @@ def common(found: Found) -> Found:
     return {n: r for n, r in others.items() if r.about["format"] == COMMON_FORMAT} or others
 
 
+def has_room(results: Results, window: int) -> bool:
+    return bool(with_room([window], results.about["head_tokens"]))
+
+
 def walked_windows(found: Found, rows: Sequence[Row]) -> list[int]:
     knowing = [row for row in rows if row.knows_window]
     return [w for w in WINDOWS if any(f.cells_of(r, row, w) for r in common(found).values() for row in knowing)]
@@ -68,7 +72,7 @@ def _means(found: Found, rows: Sequence[Row], window: int) -> str:
     for title, columns in (("Cost", COSTS), ("Loss", LOSSES)):
         head = ["policy", "sessions", *(c.title for c in columns)]
         parts += [f"### {title}", table(head, means(common(found), rows, window, columns))]
-    others = {n: r for n, r in undesigned(found).items() if with_room([window], r.about["head_tokens"])}
+    others = {n: r for n, r in undesigned(found).items() if has_room(r, window)}
     everywhere = [row for row in rows if all(f.cells_of(r, row, window) for r in others.values())]
     if everywhere and len(others) > len(common(found)):
         head = ["policy", "sessions", *_titles(OF_ALL)]
