@@ -214,6 +214,17 @@ def test_aim_is_told_with_the_sessions_that_are_furthest_from_it(tmp_path):
     ]
 
 
+def test_sessions_that_miss_what_is_meant_for_each_are_named(tmp_path):
+    made = {
+        f"repo/{n}": results(tmp_path, f"repo/{n}", 100_000, default=cell(100, kept)) for n, kept in enumerate((90, 99))
+    }
+    for of_session in made.values():
+        of_session.cells = {n.replace("|128000|", "|200000|"): figures for n, figures in of_session.cells.items()}
+    assert aims.missed(made, ROWS.values()) == [
+        "- default, over 10 at 200,000 tokens, at least 99.0 %: repo/0 (90.0 %)"
+    ]
+
+
 def test_what_is_paid_when_a_session_is_cut_off_is_that_of_the_worst_session(tmp_path):
     def paying(*plain: int) -> dict[str, Any]:
         return cell(sum(plain), by_turn={**dict.fromkeys(COLUMNS, (0, 0)), "plain": plain, "batch": (1, 0)})

@@ -27,6 +27,8 @@ def page(found: Found, rows: Sequence[Row], missing: Mapping[str, str]) -> str:
         head = ["policy", "window", "sessions", "cost", "FRR", "EQR"]
         parts += [LUCK, table(head, spread)]
     parts += [AIMED, table(aims.HEAD, aims.lines(found, rows), left=3)]
+    if missed := aims.missed(found, rows):
+        parts += ["What is meant to hold on each session is missed on these:", "\n".join(missed)]
     parts += [LOSES, _losses(found, rows, windows), LIMITS]
     if missing:
         parts += ["## Not run", "\n".join(f"- {name}: {reason}" for name, reason in missing.items())]

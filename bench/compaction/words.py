@@ -57,8 +57,9 @@ the two that the aims were set for; *that fit*: those within nine tenths of the 
 alone. Why some are missed: in a window of 64,000 tokens a client whose system prompt and tools take 30,000 to 75,000 of
 it leaves no room for a digest that holds what the agent will name, whatever is kept of it; files that were changed
 outside of the recorded calls make rebuilt lines wrong that nothing in the record contradicts; and the milliseconds are
-those of batches, spread over the calls. *recalled* is an upper bound: nearly all of it is found by the reference of a
-stretch of old turns, and an agent may not know which one to ask for."""
+those of batches, spread over the calls. *highest when cut off* is the cost of a session that ends at the worst request:
+a batch is paid at once, and its gain comes later. *recalled* is an upper bound: nearly all of it is found by the
+reference of a stretch of old turns, and an agent may not know which one to ask for."""
 
 LOSES = """## Where ours loses
 
