@@ -23,7 +23,7 @@ def page(found: Found, rows: Sequence[Row], missing: Mapping[str, str]) -> str:
     parts = [ABOUT, SESSIONS, _sessions(found), READ, SIDE_BY_SIDE, _side_by_side(found, shown)]
     if len(windows) > 1:
         parts += ["### In each window", _in_each_window(found, shown, windows)]
-    if spread := list(_spread(found, rows, windows)):
+    if spread := list(_spread(found, shown, windows)):
         head = ["policy", "window", "sessions", "cost", "FRR", "EQR"]
         parts += [LUCK, table(head, spread)]
     parts += [AIMED, table(aims.HEAD, aims.lines(found, rows), left=3)]
