@@ -167,6 +167,15 @@ def test_loss_is_luck_where_it_is_none_on_the_mean_of_the_windows_around(own, ri
     assert losses(made, Column.around) == ()
 
 
+def test_rival_that_does_the_same_in_every_window_is_compared_with_ours_in_five(tmp_path):
+    masking = "mask all but the last 10"
+    made = results(tmp_path, default=cell(90, 95), **{masking: cell(80, 95, over={"128000": 0, "200000": 0})})
+    shown = [ROWS[n] for n in ("identity", "default", masking)]
+    for others, lost in ((85, 1), (70, 0)):
+        made.cells |= around("default", *[cell(others, 95)] * 4)
+        assert len(loses.compared({"repo/made": made}, shown, (128_000,), Column.around).losses) == lost
+
+
 def test_page_shows_a_rival_that_wins_and_what_was_not_run(tmp_path):
     shown = [ROWS[n] for n in ("identity", "default", RIVAL)]
     made = {"repo/made": results(tmp_path, default=cell(90, 95), **{RIVAL: cell(80, 95)})}

@@ -36,10 +36,13 @@ def cells_of(results: Results, row: Row, window: int, read_ratio: float | None =
 
 
 def spread_of(results: Results, row: Row, window: int) -> Cells:
-    """The walks in the window and around it, of the same code; empty when some are missing."""
-    own = {cell["key"] for cell in cells_of(results, row, window)}
-    found = [cell for _, cell in _walks(results, row, window, 0.1) if cell["key"] in own]
-    return found if len(found) == len(SHIFTS) else []
+    """The walks in the window and around it, of the same code; empty when some are missing.
+
+    A row that does the same in every window has its one walk.
+    """
+    keys = {cell["key"] for cell in cells_of(results, row, window)}
+    found = [cell for _, cell in _walks(results, row, window, 0.1) if cell["key"] in keys]
+    return found if len(found) == (len(SHIFTS) if row.knows_window else 1) else []
 
 
 def _walks(results: Results, row: Row, window: int, read_ratio: float | None) -> Iterator[tuple[str, dict[str, Any]]]:

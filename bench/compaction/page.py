@@ -82,35 +82,37 @@ def _mean_and_ends(column: Column, found: Found, row: Row, window: int) -> str:
 
 def _losses(found: Found, rows: Sequence[Row], windows: Sequence[int]) -> str:
     result = loses.compared(found, rows, windows)
-    alone = [loss for loss in result.losses if loss.why == loses.LEFT_ALONE]
-    lines = [_loss(loss) for loss in result.losses if loss.why != loses.LEFT_ALONE]
-    said = [f"Compared {result.pairs:,} times; lost {len(result.losses)} times"]
-    if alone:
-        said.append(f", {len(alone)} of these where ours had left the session alone, all of it or nearly: it fits")
     around = loses.compared(found, rows, windows, Column.around)
+    parts = [f"Compared {_counted(result)}: it fits."]
     if around.pairs:
-        said.append(f". Means over five windows: compared {around.pairs:,} times; lost {len(around.losses)} times")
-        lines += [_loss(loss, " and around") for loss in around.losses]
-    parts = ["".join(said) + "."]
+        parts[0] += f" On the means over five windows: compared {_counted(around)}."
+    losses = [(loss, "") for loss in result.losses] + [(loss, " and around") for loss in around.losses]
+    lines = [_loss(loss, where) for loss, where in losses if loss.why != loses.LEFT_ALONE]
     if lines:
         head = ["session", "ours", "rival", "why", "window", "cost (theirs / ours)", "names missed", "quotes missed"]
         parts.append(table(head, lines, left=4))
-    if alone:
+    if alone := [(loss, where) for loss, where in losses if loss.why == loses.LEFT_ALONE]:
         parts.append(_left_alone(alone))
     return "\n\n".join(parts)
 
 
-def _loss(loss: loses.Loss, around: str = "") -> Sequence[str]:
+def _counted(result: loses.Compared) -> str:
+    alone = sum(loss.why == loses.LEFT_ALONE for loss in result.losses)
+    said = f"{result.pairs:,} times; lost {len(result.losses)} times"
+    return f"{said}, {alone} of these where ours had left the session alone, all of it or nearly"
+
+
+def _loss(loss: loses.Loss, around: str) -> Sequence[str]:
     pairs = [" / ".join("" if v is None else f"{v:.2f}" for v in pair) for pair in loss.scores]
     return [loss.session, loss.own.name, name_of(loss.rival), loss.why, f"{loss.window:,}{around}", *pairs]
 
 
-def _left_alone(losses: Iterable[loses.Loss]) -> str:
+def _left_alone(losses: Iterable[tuple[loses.Loss, str]]) -> str:
     """A line for each session and window, with all its rivals."""
-    rivals: dict[tuple[str, str, int], list[str]] = {}
-    for loss in losses:
-        cost = loss.scores[0][0]
-        rivals.setdefault((loss.session, loss.own.name, loss.window), []).append(f"{name_of(loss.rival)} ({cost:.2f})")
-    lines = [[name, own, ", ".join(of), f"{window:,}"] for (name, own, window), of in rivals.items()]
+    rivals: dict[tuple[str, str, str], list[str]] = {}
+    for loss, around in losses:
+        key = loss.session, loss.own.name, f"{loss.window:,}{around}"
+        rivals.setdefault(key, []).append(f"{name_of(loss.rival)} ({loss.scores[0][0]:.2f})")
+    lines = [[name, own, ", ".join(of), window] for (name, own, window), of in rivals.items()]
     head = ["left alone (law 7)", "ours", "rivals that lose no more, and their cost", "window"]
     return table(head, lines, left=3)

@@ -67,9 +67,9 @@ LOSES = """## Where ours loses
 are all valid and all fit. Ours loses where the rival is as good in cost, FRR and EQR together, and better in one. *why*
 is filled in where one of our laws ([design.md](design.md)) is the reason, or where it is the luck of the moment: all
 differences are within 0.02 of cost and one percent, or the rival is no longer as good on the means over five windows.
-Where it is empty, the rival was simply better. The same comparison on these means stands beside it, *and around*: that
-finds losses which one window hides. Shares missed: less is better, and empty where the session has nothing to miss:
-then it is a comparison of cost alone."""
+Where it is empty, the rival was simply better. Losses on these means, which one window can hide, are listed as well:
+*and around*. Shares missed: less is better, and empty where the session has nothing to miss: then it is a comparison of
+cost alone."""
 
 LIMITS = """## What this cannot show
 
