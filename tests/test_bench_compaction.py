@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.compaction import figures, plan, policies, rows
+from bench.compaction import export, figures, plan, policies, rows, turns
 from bench.compaction.__main__ import _chosen
 from bench.compaction.cell import Walked
 from bench.compaction.packages import NotInstalled, Package, Worker
@@ -244,6 +244,14 @@ def log_of(session: Any) -> Log:
     return Log("made/made", session, Weights(session, unseen_head_tokens=500))
 
 
+def by_turn(**of: list[int]) -> dict[str, list[int]]:
+    """Columns of two requests."""
+    return {name: of.get(name, [0, 0]) for name in turns.COLUMNS}
+
+
+BY_TURN = by_turn(read=[0, 60], write=[100, 50], batch=[0, 1])
+
+
 def test_figures_are_kept_and_found_again(tmp_path):
     row, log = rows.rules()[0], log_of(long_session(calls=6))
     cell = next(plan.cells(row, (64_000,), (1.0,)))
@@ -251,16 +259,21 @@ def test_figures_are_kept_and_found_again(tmp_path):
     key = plan.key_of(row, log)
     assert not results.has(cell, key)
     results.about = {"name": log.name}
-    results.put(cell, key, {"turns": 7})
+    results.put(cell, key, {"turns": 2, "by_turn": BY_TURN})
     results.write()
     again = plan.read_results(tmp_path)[log.name]
     assert again.has(cell, key) and not again.has(cell, plan.key_of(row, log_of(long_session(calls=7))))
+    assert again.cells[str(cell)]["by_turn"] == BY_TURN
+    for file in (tmp_path / "turns").iterdir():
+        file.unlink()
+    assert not plan.read_results(tmp_path)[log.name].has(cell, key)
 
 
 def test_row_is_walked_only_where_its_figures_differ():
     by_name = {r.name: r for r in [*rows.ours(), *rows.rules()]}
-    count = {n: len(list(plan.cells(r, (64_000, 128_000), (1.0, 0.8)))) for n, r in by_name.items()}
+    count = {n: len(list(plan.cells(r, (128_000, 200_000), (1.0, 0.8)))) for n, r in by_name.items()}
     assert (count["none"], count["pi's rule"], count["thrifty"]) == (1, 4, 10)
+    assert len(list(plan.cells(by_name["pi's rule"], (64_000,), (1.0, 0.8)))) == 1
 
 
 def test_shifted_walk_is_told_another_window_and_another_price():
@@ -285,6 +298,56 @@ def test_walk_says_what_a_policy_costs_and_loses():
     assert none["misses"]["turns"] == none["prefix_breaks"] == none["invalid"] == 0
     assert none["charge_trailing"]["read"] > none["charge_trailing"]["write"] > 0
     assert cut["mean_tokens"] < none["mean_tokens"] and cut["prefix_breaks"] > 30
+
+
+@pytest.mark.parametrize("name", ["empty", "Codex's rule", "clear_tool_uses 50k keep 10"])
+def test_figures_of_the_requests_add_up_to_those_of_the_session(name):
+    log = log_of(long_session())
+    walked = Walked(log, next(r for r in rows.rules() if r.name == name), 16_000).figures()
+    columns = walked["by_turn"]
+    assert set(columns) == set(turns.COLUMNS) and {len(column) for column in columns.values()} == {walked["turns"]}
+    sums = {column: sum(numbers) for column, numbers in columns.items()}
+    assert {column: sums[column] for column in turns.CHARGED} == walked["charge_trailing"]
+    for column, figure in (
+        ("batch", "batches"),
+        ("prefix_break", "prefix_breaks"),
+        ("side_input", "side_input_tokens"),
+    ):
+        assert sums[column] == walked[figure] and (sums[column] > 0 or column == "side_input")
+    missing = [any(missed) for missed in zip(columns["names_missed"], columns["quotes_missed"], strict=True)]
+    assert sum(missing) == walked["misses"]["turns"]
+    assert turns.paid(columns, 0.1)[-1] == pytest.approx(figures.price(walked, 0.1, "trailing"))
+    assert turns.unpacked(json.loads(json.dumps(turns.packed(columns)))) == columns
+
+
+def test_cost_when_cut_off_is_the_highest_from_the_first_batch_on():
+    none = by_turn(read=[0, 100], write=[100, 100])
+    early = by_turn(read=[0, 0], write=[200, 10], batch=[1, 0])
+    late = {**early, "batch": [0, 1]}
+    assert turns.highest(early, none, 0.1) == 2.0
+    at_end = (210 * 1.25) / (200 * 1.25 + 10)
+    assert turns.highest(late, none, 0.1) == turns.highest(by_turn(write=[200, 10]), none, 0.1) == pytest.approx(at_end)
+    assert turns.highest(late, none, None) == pytest.approx(210 / 300)
+    assert turns.paid(by_turn(side_input=[0, 7], side_output=[0, 1], plain=[5, 0]), 0.1) == [5, 17]
+
+
+def test_every_request_is_exported_with_its_cost_so_far(tmp_path):
+    results = plan.Results(tmp_path, "repo/made")
+    results.about = {"name": "repo/made"}
+    found = {r.name: r for r in [*rows.ours(), *rows.rules()]}
+    wanted = [found[name] for name in ("identity", "thrifty")]
+    none = {"key": "", "by_turn": by_turn(read=[0, 100], write=[100, 60])}
+    own = {"key": "", "by_turn": by_turn(read=[0, 40], write=[100, 20], batch=[0, 1], names_missed=[0, 3])}
+    results.cells = {"thrifty|128000|1|None": own, "default|128000|1|0.1": own, "thrifty|64000|1|0.1": own}
+    assert list(export.lines(results, wanted, [128_000])) == []
+    results.cells["identity|128000|1|0.1"] = none
+    lines_ = [dict(zip(export.HEAD, line, strict=True)) for line in export.lines(results, wanted, [128_000])]
+    assert [(of["policy"], of["window_tokens"], of["request"]) for of in lines_] == [
+        *(("thrifty", 128_000, 0), ("thrifty", 128_000, 1), ("identity", "", 0), ("identity", "", 1))
+    ]
+    last = lines_[1]
+    assert (last["sent_tokens"], last["batch"], last["names_missed"], last["read_ratio"]) == (60, 1, 3, None)
+    assert (last["cost_so_far"], last["uncompacted_so_far"], last["cost_so_far_at_0.1"]) == (160, 260, 154)
 
 
 CELL = {

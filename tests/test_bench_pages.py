@@ -11,8 +11,9 @@ import pytest
 from bench.compaction import aims, figures, loses, page, plan, rows, tables
 from bench.compaction.__main__ import ROOT, pages
 from bench.compaction.chosen import DESIGNED_ON, chosen
-from bench.compaction.columns import COST, EQR, FRR
+from bench.compaction.columns import COST, CUT_OFF, EQR, FRR, Column
 from bench.compaction.rows import Row
+from bench.compaction.turns import COLUMNS
 
 ROWS = {r.name: r for r in [*rows.ours(), *rows.rules()]}
 RIVAL = "clear_tool_uses 50k keep 10, at least 12k"
@@ -115,16 +116,21 @@ def results(tmp_path: Path, name: str = "repo/made", tokens: int = 190_000, **of
     return made
 
 
-def losses(made: plan.Results) -> tuple[loses.Loss, ...]:
+def losses(made: plan.Results, read: loses.Reading = Column.on) -> tuple[loses.Loss, ...]:
     shown = [ROWS[n] for n in ("identity", "default", "thrifty", RIVAL)]
-    return loses.compared({made.about["name"]: made}, shown, (128_000,)).losses
+    return loses.compared({made.about["name"]: made}, shown, (128_000,), read).losses
+
+
+def around(row: str, *of: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Walks in the windows around 128,000 tokens."""
+    return {f"{row}|128000|{shift:g}|0.1": cell for shift, cell in zip(plan.SHIFTS[1:], of, strict=True)}
 
 
 @pytest.mark.parametrize(
     ("own", "rival", "why"),
     [
         (cell(90, 95), cell(80, 95), [""]),
-        (cell(90, 95), cell(89, 95), ["within the luck of the moment"]),
+        (cell(90, 95), cell(89, 95), [loses.LUCK]),
         (cell(90, 95, words=90), cell(80, 95, words=40), ["the user's words stay (law 5): 90 %, there 40 %"]),
         (cell(100), cell(80), [loses.LEFT_ALONE]),
         (cell(100, 60), cell(80, 60), [""]),
@@ -137,6 +143,37 @@ def losses(made: plan.Results) -> tuple[loses.Loss, ...]:
 )
 def test_loss_is_told_with_its_law(own, rival, why, tmp_path):
     assert [loss.why for loss in losses(results(tmp_path, default=own, **{RIVAL: rival}))] == why
+
+
+@pytest.mark.parametrize(
+    ("own", "rival", "why", "on_average"),
+    [
+        ((90, 70, 70, 70, 70), 80, [loses.LUCK], []),
+        ((90, 95, 95, 70, 95), 80, [""], [""]),
+        ((79, 90, 90, 90, 90), 80, [], [""]),
+    ],
+)
+def test_loss_is_luck_where_it_is_none_on_the_mean_of_the_windows_around(own, rival, why, on_average, tmp_path):
+    made = results(tmp_path, default=cell(own[0], 95), **{RIVAL: cell(rival, 95)})
+    made.cells |= around("default", *(cell(cost, 95) for cost in own[1:]))
+    assert [loss.why for loss in losses(made)] == ([""] if why else [])  # the rival was not walked there
+    assert losses(made, Column.around) == ()
+    made.cells |= around(RIVAL, *[cell(rival, 95)] * 4)
+    assert [loss.why for loss in losses(made)] == why
+    assert [loss.why for loss in losses(made, Column.around)] == on_average
+    shown = page.page({"repo/made": made}, [ROWS[n] for n in ("identity", "default", RIVAL)], {})
+    assert ("128,000 and around" in shown) == bool(on_average)
+    made.cells |= around(RIVAL, *[cell(rival, 95, over={"128000": 1})] * 4)
+    assert losses(made, Column.around) == ()
+
+
+def test_rival_that_does_the_same_in_every_window_is_compared_with_ours_in_five(tmp_path):
+    masking = "mask all but the last 10"
+    made = results(tmp_path, default=cell(90, 95), **{masking: cell(80, 95, over={"128000": 0, "200000": 0})})
+    shown = [ROWS[n] for n in ("identity", "default", masking)]
+    for others, lost in ((85, 1), (70, 0)):
+        made.cells |= around("default", *[cell(others, 95)] * 4)
+        assert len(loses.compared({"repo/made": made}, shown, (128_000,), Column.around).losses) == lost
 
 
 def test_page_shows_a_rival_that_wins_and_what_was_not_run(tmp_path):
@@ -186,6 +223,29 @@ def test_aim_is_told_with_the_sessions_that_are_furthest_from_it(tmp_path):
     ]
 
 
+def test_sessions_that_miss_what_is_meant_for_each_are_named(tmp_path):
+    made = {
+        f"repo/{n}": results(tmp_path, f"repo/{n}", 100_000, default=cell(100, kept)) for n, kept in enumerate((90, 99))
+    }
+    for of_session in made.values():
+        of_session.cells = {n.replace("|128000|", "|200000|"): figures for n, figures in of_session.cells.items()}
+    assert aims.missed(made, ROWS.values()) == [
+        "- default, over 10 at 200,000 tokens, at least 99.0 %: repo/0 (90.0 %)"
+    ]
+
+
+def test_what_is_paid_when_a_session_is_cut_off_is_that_of_the_worst_session(tmp_path):
+    def paying(*plain: int) -> dict[str, Any]:
+        return cell(sum(plain), by_turn={**dict.fromkeys(COLUMNS, (0, 0)), "plain": plain, "batch": (1, 0)})
+
+    found = {name: results(tmp_path, name, default=paying(first, 10)) for name, first in (("r/a", 60), ("r/b", 55))}
+    assert CUT_OFF.of_all(found, ROWS["default"], 128_000) is None  # nothing to compare with
+    for made in found.values():
+        made.cells["identity|128000|1|0.1"] = paying(50, 50)
+    assert CUT_OFF.by_session(found, ROWS["default"], 128_000) == {"r/a": 1.2, "r/b": 1.1}
+    assert CUT_OFF.of_all(found, ROWS["default"], 128_000) == 1.2
+
+
 def test_aim_for_sessions_that_fit_leaves_out_the_others(tmp_path):
     aim = aims.Aim("default", 128_000, "0.1", most=1.0, over="worst", of="that fit")
     found = {
@@ -203,16 +263,24 @@ def spread(made: plan.Results, row: Row = ROWS["default"]) -> list[figures.Value
 def test_luck_is_shown_where_the_windows_around_were_walked(tmp_path):
     made = results(tmp_path, default=cell(90, 95))
     assert spread(made) == [None, None, None]
-    made.cells["default|128000|0.8|0.1"] = cell(70, 85)
+    made.cells |= around("default", *(cell(cost, 85) for cost in (70, 75, 80, 85)))
     assert spread(made)[0] == figures.Value(0.8, 0.7, 0.9)
     text = page.page({"repo/made": made}, [ROWS["default"]], {})
-    assert "| **default** | 128,000 | 1 | 0.80 (0.70 to 0.90) | 90 (85 to 95) | 100 (100 to 100) |" in text
+    assert "| **default** | 128,000 | 1 | 0.80 (0.70 to 0.90) | 87 (85 to 95) | 100 (100 to 100) |" in text
     assert "| **default** | 1 | 0.90 |" in text  # elsewhere the window itself
+
+
+def test_luck_is_not_shown_of_a_row_that_was_not_walked_so_on_every_session(tmp_path):
+    found = {name: results(tmp_path, name, default=cell(90)) for name in ("repo/a", "repo/b")}
+    found["repo/a"].cells |= around("default", *[cell(80)] * 4)
+    assert "How much of it is luck" not in page.page(found, [ROWS["default"]], {})
+    found["repo/b"].cells |= around("default", *[cell(70)] * 4)
+    assert "| **default** | 128,000 | 2 | 0.78 (0.75 to 0.90) |" in page.page(found, [ROWS["default"]], {})
 
 
 def test_walks_of_older_code_are_no_part_of_the_luck(tmp_path):
     made = results(tmp_path, default=cell(90))
-    made.cells["default|128000|0.8|0.1"] = cell(70, key="before")
+    made.cells |= around("default", *(cell(70, key=key) for key in ("now", "now", "now", "before")))
     assert spread(made) == [None, None, None]
 
 

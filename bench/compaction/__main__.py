@@ -2,14 +2,15 @@
 
 python -m bench.compaction                                   the sessions in examples/, without others' packages
 python -m bench.compaction --sessions DIR --environments DIR
-python -m bench.compaction --sessions DIR --rows ours,layer                       after a change of ours
-python -m bench.compaction --sessions DIR --rows default,thrifty --windows 200000 --spread
+python -m bench.compaction --sessions DIR --rows ours,layer --spread default,thrifty    after a change of ours
 python -m bench.compaction --render                          only the pages
+python -m bench.compaction --turns pi-large --rows default,thrifty > turns.csv    every request of a session
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import page, plan, rows, tables
+from . import export, page, plan, rows, tables
 from .cell import Walked
 from .chosen import chosen
 from .rows import Row
@@ -39,6 +40,9 @@ class Task:
 
 def main() -> None:
     args = _arguments()
+    if args.turns is not None:
+        _export(args)
+        return
     if not args.render:
         _walk_all(args)
     for name, text in pages(args.results, args.environments).items():
@@ -48,12 +52,28 @@ def main() -> None:
 def pages(results: Path, environments: Path) -> dict[str, str]:
     """By name of the file. A package that is not installed here has figures from where it was, or is named."""
     found = plan.read_results(results)
+    shown, missing = _with_figures(found, environments)
+    return {"benchmark.md": page.page(found, shown, missing), "benchmark-tables.md": tables.page(found, shown)}
+
+
+def _with_figures(found: Mapping[str, plan.Results], environments: Path) -> tuple[list[Row], dict[str, str]]:
+    """The rows that can be walked here or were somewhere; and the others, with the reason."""
     installed, missing = rows.installed(environments)
     walked = plan.versions(found)
     known = [row for name in missing if name in walked for row in rows.elsewhere(name, walked[name])]
     missing = {name: why for name, why in missing.items() if name not in walked}
-    shown = [*rows.ours(), *rows.rules(), *installed, *known]
-    return {"benchmark.md": page.page(found, shown, missing), "benchmark-tables.md": tables.page(found, shown)}
+    return [*rows.ours(), *rows.rules(), *installed, *known], missing
+
+
+def _export(args: argparse.Namespace) -> None:
+    found = {name: r for name, r in plan.read_results(args.results).items() if args.turns in name}
+    if not found:
+        sys.exit(f"no session with {args.turns!r} in its name in {args.results}")
+    wanted = _chosen(_with_figures(found, args.environments)[0], args.rows)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(export.HEAD)
+    for results in found.values():
+        out.writerows(export.lines(results, wanted, args.windows))
 
 
 def all_rows(environments: Path) -> list[Row]:
@@ -89,14 +109,15 @@ def _tasks(
     found: Sequence[tuple[Path, Log]],
     results: Mapping[Path, plan.Results],
 ) -> list[Task]:
-    """What is not known yet; what others' rows need first, and memory for one session."""
+    """What is not known yet; first others' rows on the sessions that have all of them. And memory for one session."""
     tasks: list[Task] = []
-    shifts = plan.SHIFTS if args.spread else plan.SHIFTS[:1]
+    spread = {row.name for row in _chosen(wanted, args.spread)} if args.spread else set()
     first = next((f for f, log in found if log.session.format == tables.COMMON_FORMAT), found[0][0])
     for file, log in found:
         windows = plan.with_room(args.windows, log.weights.head(0))
         for row in (r for r in wanted if log.session.format in r.formats):
             key = plan.key_of(row, log)
+            shifts = plan.SHIFTS if row.name in spread else plan.SHIFTS[:1]
             cells = [c for c in plan.cells(row, windows, shifts) if not results[file].has(c, key)]
             tasks += [
                 Task(file, c, key, args.environments, file == first and c.walked_window == WINDOWS[0]) for c in cells
@@ -104,15 +125,19 @@ def _tasks(
     order = {window: n for n, window in enumerate(args.windows)}
     order.setdefault(plan.ANY_WINDOW, 0)
     kind = {r.name: ("rule", "control", "package", "ours", "layer").index(r.kind) for r in wanted}
-    return sorted(
-        tasks, key=lambda t: (t.cell.shift != 1.0, order[t.cell.window_tokens], kind[t.cell.row], str(t.file))
-    )
+    late = {file: log.session.format != tables.COMMON_FORMAT for file, log in found}
+
+    def place(task: Task) -> tuple[Any, ...]:
+        cell = task.cell
+        return cell.shift != 1.0, order[cell.window_tokens], late[task.file], kind[cell.row], str(task.file)
+
+    return sorted(tasks, key=place)
 
 
-def _chosen(found: list[Row], names: str) -> list[Row]:
+def _chosen(found: Sequence[Row], names: str) -> list[Row]:
     """Those of these names or kinds; what is neither stands for all names that it is a part of."""
     if not names:
-        return found
+        return list(found)
     exact = {n for r in found for n in (r.name, r.kind)} & set(names.split(","))
     parts = set(names.split(",")) - exact
     return [r for r in found if exact & {r.name, r.kind} or any(p in r.name for p in parts)]
@@ -177,12 +202,13 @@ def _arguments() -> argparse.Namespace:
     add("--least-tokens", type=int, default=100_000, help="only sessions whose longest request has as many")
     add("--rows", default="", help="only these rows, comma-separated: names, parts of names, kinds (ours, layer, rule)")
     add("--windows", type=_numbers, default=list(WINDOWS))
-    add("--spread", action="store_true", help="in four windows around each as well, for what is luck")
+    add("--spread", metavar="ROWS", default="", help="of --rows, these in four windows around as well: what is luck")
     add("--environments", type=Path, default=ROOT / ".environments", help="virtual environments of the packages")
     add("--processes", type=int, default=2)
     add("--results", type=Path, default=ROOT / "bench" / "results" / "compaction")
     add("--pages", type=Path, default=ROOT / "docs", help="folder of the pages")
     add("--render", action="store_true", help="walk nothing")
+    add("--turns", metavar="SESSION", help="walk nothing, print as CSV what every request cost and missed")
     return parser.parse_args()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 from packlight.replay.cost import Bill, Marks, Prices
@@ -32,6 +34,19 @@ class Sizes:
 
     def see(self, call: Call) -> None:
         self.tokens.append(round(self.log.weights.request(call.messages, call.window)))
+
+
+@dataclass(slots=True)
+class Side:
+    """A measure: the tokens of a summariser so far, at each request."""
+
+    policy: Any
+    input_tokens: list[float] = field(default_factory=list)
+    output_tokens: list[float] = field(default_factory=list)
+
+    def see(self, call: Call) -> None:
+        self.input_tokens.append(getattr(self.policy, "side_input_tokens", 0.0))
+        self.output_tokens.append(getattr(self.policy, "side_output_tokens", 0.0))
 
 
 @dataclass
@@ -104,7 +119,7 @@ class Walked:
     def figures(self) -> dict[str, Any]:
         bills = [Bill(self._log.weights, Prices(), marks) for marks in MARKS]
         engine, policy = self._made()
-        sizes, texts = Sizes(self._log), MessageTexts(self._log.session.format)
+        sizes, side, texts = Sizes(self._log), Side(policy), MessageTexts(self._log.session.format)
         losses, rules = Losses(texts, engine.store), ConstraintSurvival(texts, RULES)
         try:
             result = replay(
@@ -112,7 +127,7 @@ class Walked:
                 policy=self._row.name,
                 window_tokens=self._setting.window_tokens,
                 compactor_factory=lambda *_: engine,
-                measures=(*bills, sizes, losses, rules),
+                measures=(*bills, sizes, side, losses, rules),
                 weights=self._log.weights,
             )
         finally:
@@ -122,10 +137,11 @@ class Walked:
             **_checked(result),
             **self._sized(sizes.tokens),
             **{f"charge_{b.marks}": _charged(b) for b in bills},
-            "side_input_tokens": round(getattr(policy, "side_input_tokens", 0.0)),
-            "side_output_tokens": round(getattr(policy, "side_output_tokens", 0.0)),
+            "side_input_tokens": round(max(side.input_tokens, default=0.0)),
+            "side_output_tokens": round(max(side.output_tokens, default=0.0)),
             **_lost(losses, rules.result, sizes.tokens),
             **self._clocked(engine, policy),
+            "by_turn": _by_turn(result, bills[0], side, losses),
         }
 
     def memory(self) -> dict[str, float]:
@@ -189,8 +205,7 @@ def _charged(bill: Bill) -> dict[str, int]:
 
 def _lost(losses: Losses, rules: Survival, tokens: Sequence[int]) -> dict[str, Any]:
     loss = losses.result
-    missing = {r.turn for r in losses.references.references if not r.visible}
-    missing |= {q.turn for q in losses.quotes.quotes if q.missing and not q.missing_at_source}
+    missing = set().union(*_missed(losses).values())
     rows = {str(age): _row(row) for age, row in loss.references.rows.items()}
     found, copies, words = loss.found, loss.copies, loss.words.at_end
     return {
@@ -205,6 +220,34 @@ def _lost(losses: Losses, rules: Survival, tokens: Sequence[int]) -> dict[str, A
         "rules_at_end": _share([c.present[-1] for c in rules.constraints]),
         "words_at_end": None if words is None else [words.chars_kept, words.chars],
     }
+
+
+def _missed(losses: Losses) -> dict[str, Counter[int]]:
+    """How many names and quotes each turn misses."""
+    return {
+        "names_missed": Counter(r.turn for r in losses.references.references if not r.visible),
+        "quotes_missed": Counter(q.turn for q in losses.quotes.quotes if q.missing and not q.missing_at_source),
+    }
+
+
+def _by_turn(result: SessionResult, bill: Bill, side: Side, losses: Losses) -> dict[str, list[int]]:
+    """A number for each request; those in tokens add up to the figures of the session."""
+    flags = {
+        "batch": Counter({batch.turn for batch in result.batches}),
+        "prefix_break": Counter([*result.breaks_at_batch, *result.breaks_elsewhere]),
+    }
+    return {
+        "read": _steps(accumulate(c.read_tokens for c in bill.charges)),
+        "write": _steps(accumulate(c.write_tokens for c in bill.charges)),
+        "plain": _steps(accumulate(c.plain_tokens for c in bill.charges)),
+        "side_input": _steps(side.input_tokens),
+        "side_output": _steps(side.output_tokens),
+        **{name: [of[turn] for turn in range(result.turns)] for name, of in {**flags, **_missed(losses)}.items()},
+    }
+
+
+def _steps(so_far: Iterable[float]) -> list[int]:
+    return [after - before for before, after in pairwise([0, *map(round, so_far)])]
 
 
 def _counted(rules: Survival, compactions: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from . import figures as f
 from .plan import Results
@@ -19,6 +20,8 @@ class Column:
     form: str
     """`%`, `k` for thousands, or a format of numbers."""
     read_ratio: float | None = 0.1
+    over: Literal["mean", "highest"] = "mean"
+    """Of sessions: what is meant to hold on each is not averaged."""
 
     def on(self, results: Results, row: Row, window: int) -> f.Value | None:
         cells = f.cells_of(results, row, window, self.read_ratio)
@@ -29,9 +32,11 @@ class Column:
         cells = f.spread_of(results, row, window)
         return self.read(cells, results, row, window) if cells else None
 
-    def mean(self, found: Found, row: Row, window: int) -> float | None:
+    def of_all(self, found: Found, row: Row, window: int) -> float | None:
         values = self.by_session(found, row, window).values()
-        return sum(values) / len(values) if values else None
+        if not values:
+            return None
+        return max(values) if self.over == "highest" else sum(values) / len(values)
 
     def by_session(self, found: Found, row: Row, window: int) -> dict[str, float]:
         values = {name: self.on(results, row, window) for name, results in found.items()}
@@ -60,10 +65,14 @@ def _of(title: str, read: Callable[[f.Cells], f.Value | None], form: str) -> Col
 
 COST = _cost("0.1", 0.1)
 MISSES = _cost("with misses", 0.1, misses=True)
+CUT_OFF = Column(
+    "highest when cut off", lambda cells, results, *_: f.Baseline(results).highest(cells, 0.1), ".2f", over="highest"
+)
 INVALID = _of("invalid", lambda c: f.number(c, "invalid"), ".0f")
 OVER = Column("over", lambda cells, results, row, window: f.mean_of([f.over(cells, row, window)]), ".0f")
 BATCHES = _of("batches", lambda c: f.number(c, "batches"), ".0f")
 MS = _of("ms", lambda c: f.number(c, "ms_per_turn"), ".1f")
+LARGEST = _of("largest k", lambda c: f.number(c, "largest_tokens"), "k")
 MEAN_TOKENS = _of("mean k", lambda c: f.number(c, "mean_tokens"), "k")
 FRR = _of("over 10", lambda c: f.part(c, "visible", "references", 10), "%")
 FRR_ALL = _of("FRR all", lambda c: f.part(c, "visible", "references", 0), "%")
@@ -79,6 +88,7 @@ COSTS = (
     _cost("no cache", None),
     _cost("best marks", 0.1, "best"),
     MISSES,
+    CUT_OFF,
     MEAN_TOKENS,
     BATCHES,
     _of("breaks", lambda c: f.number(c, "prefix_breaks"), ".0f"),
@@ -115,7 +125,7 @@ def means(found: Found, rows: Iterable[Row], window: int, columns: Sequence[Colu
     for row in rows:
         held = sum(bool(f.cells_of(results, row, window)) for results in found.values())
         if held:
-            lines.append([name_of(row), str(held), *(c.shown(c.mean(found, row, window)) for c in columns)])
+            lines.append([name_of(row), str(held), *(c.shown(c.of_all(found, row, window)) for c in columns)])
     return lines
 
 

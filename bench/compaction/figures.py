@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import Results, with_room
-from .rows import WRITE_RATIO, Row
+from .plan import SHIFTS, Results, with_room
+from .rows import Row
+from .turns import OUTPUT_RATIO, highest, prices
 
-OUTPUT_RATIO = 5.0
-"""Price of output against plain input."""
 REFETCH_TOKENS, REFETCH_OUTPUT_TOKENS = 1_500, 150
 """What one more look at a file costs beside a request of its own: its result, and the call."""
 
@@ -37,10 +36,13 @@ def cells_of(results: Results, row: Row, window: int, read_ratio: float | None =
 
 
 def spread_of(results: Results, row: Row, window: int) -> Cells:
-    """The walks in the window and around it, of the same code; empty when there is only the one."""
-    own = {cell["key"] for cell in cells_of(results, row, window)}
-    found = [cell for _, cell in _walks(results, row, window, 0.1) if cell["key"] in own]
-    return found if len(found) > 1 else []
+    """The walks in the window and around it, of the same code; empty when some are missing.
+
+    A row that does the same in every window has its one walk.
+    """
+    keys = {cell["key"] for cell in cells_of(results, row, window)}
+    found = [cell for _, cell in _walks(results, row, window, 0.1) if cell["key"] in keys]
+    return found if len(found) == (len(SHIFTS) if row.knows_window else 1) else []
 
 
 def _walks(results: Results, row: Row, window: int, read_ratio: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,7 +58,7 @@ def _walks(results: Results, row: Row, window: int, read_ratio: float | None) ->
 def price(cell: dict[str, Any], read_ratio: float | None, marks: str, *, misses: bool = False) -> float:
     """What the session costs, in tokens of plain input."""
     charge = cell[f"charge_{marks}"]
-    read, write = (1.0, 1.0) if read_ratio is None else (read_ratio, WRITE_RATIO)
+    read, write = prices(read_ratio)
     cost = charge["read"] * read + charge["write"] * write + charge["plain"]
     cost += cell["side_input_tokens"] + OUTPUT_RATIO * cell["side_output_tokens"]
     if misses:
@@ -70,13 +72,18 @@ class Baseline:
     """The same session without compaction, with caching."""
 
     def __init__(self, results: Results) -> None:
-        self._cell = next((c for n, c in results.cells.items() if n.startswith("identity|")), None)
+        self._cell = results.uncompacted
 
     def ratio(self, cells: Cells, read_ratio: float | None, marks: str, *, misses: bool = False) -> Value | None:
         if self._cell is None:
             return None
         base = price(self._cell, read_ratio, marks)
         return mean_of(price(c, read_ratio, marks, misses=misses) / base for c in cells)
+
+    def highest(self, cells: Cells, read_ratio: float | None) -> Value | None:
+        """Of all requests that a session can end at, the one with the highest ratio."""
+        base = (self._cell or {}).get("by_turn")
+        return mean_of(highest(c["by_turn"], base, read_ratio) for c in cells if base and "by_turn" in c)
 
 
 def part(cells: Cells, key: str, of: str, age: int | None = None) -> Value | None:

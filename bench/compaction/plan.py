@@ -14,6 +14,7 @@ from typing import Any
 
 from .rows import SOURCE, Row
 from .sessions import Log
+from .turns import packed, unpacked
 
 HERE = Path(__file__).parent
 READ_RATIOS: tuple[float | None, ...] = (0.1, 0.05, 0.025, None)
@@ -23,6 +24,8 @@ ANY_WINDOW = 128_000
 SHIFTS = (1.0, 0.8, 0.9, 1.12, 1.25)
 """The window is scaled by these, and the price that a policy is told: when a batch falls due is luck, and this
 averages over it."""
+SPREAD_WINDOWS = (128_000, 200_000)
+"""Around these."""
 _ABOVE = frozenset({"agent", "cli", "integrations", "proxy", "replay", "testing"})
 """Parts of packlight that use a compactor: no compaction hangs on them."""
 _MEASURES = ("walk", "cost", "weights", "foreign", "prefix", "run", "session")
@@ -59,7 +62,7 @@ def with_room(windows: Sequence[int], head_tokens: float) -> list[int]:
 
 def cells(row: Row, windows: Sequence[int], shifts: Sequence[float]) -> Iterator[Cell]:
     for window in windows if row.knows_window else (ANY_WINDOW,):
-        for shift in shifts if row.knows_window else shifts[:1]:
+        for shift in shifts if row.knows_window and window in SPREAD_WINDOWS else shifts[:1]:
             for ratio in READ_RATIOS if row.knows_prices and shift == 1.0 else READ_RATIOS[:1]:
                 yield Cell(row.name, window, shift, ratio)
 
@@ -90,26 +93,48 @@ def _syntax(file: Path) -> str:
 
 
 class Results:
-    """The figures of one session, in a file; what is there already need not be walked again."""
+    """The figures of one session, in a file, and those of every request in one beside it.
+
+    What is there already need not be walked again.
+    """
 
     def __init__(self, folder: Path, log_name: str) -> None:
-        self._file = folder / (log_name.replace("/", "--") + ".json.gz")
-        known = json.loads(gzip.decompress(self._file.read_bytes())) if self._file.exists() else {}
+        file_name = log_name.replace("/", "--") + ".json.gz"
+        self._file, self._file_by_turn = folder / file_name, folder / "turns" / file_name
+        known, by_turn = _read(self._file), _read(self._file_by_turn)
         self.about: dict[str, Any] = known.get("about", {})
         self.cells: dict[str, dict[str, Any]] = known.get("cells", {})
+        for name in self.cells.keys() & by_turn.keys():
+            self.cells[name]["by_turn"] = unpacked(by_turn[name])
+
+    @property
+    def uncompacted(self) -> dict[str, Any] | None:
+        """The walk that everything is compared with: no compaction, with caching."""
+        return next((cell for name, cell in self.cells.items() if name.startswith("identity|")), None)
 
     def has(self, cell: Cell, key: str) -> bool:
-        return self.cells.get(str(cell), {}).get("key") == key
+        known = self.cells.get(str(cell), {})
+        return known.get("key") == key and "by_turn" in known
 
     def put(self, cell: Cell, key: str, figures: dict[str, Any]) -> None:
         self.cells[str(cell)] = {"key": key, **figures}
 
     def write(self) -> None:
-        body = json.dumps({"about": self.about, "cells": self.cells}, sort_keys=True, indent=0)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._file.with_suffix(".new")
-        temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
-        temporary.replace(self._file)
+        cells = {name: {k: v for k, v in cell.items() if k != "by_turn"} for name, cell in self.cells.items()}
+        by_turn = {name: packed(cell["by_turn"]) for name, cell in self.cells.items() if "by_turn" in cell}
+        _write(self._file_by_turn, json.dumps(by_turn, sort_keys=True, separators=(",", ":")))
+        _write(self._file, json.dumps({"about": self.about, "cells": cells}, sort_keys=True, indent=0))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
+
+
+def _write(file: Path, body: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".new")
+    temporary.write_bytes(gzip.compress(body.encode(), mtime=0))
+    temporary.replace(file)
 
 
 def versions(found: Mapping[str, Results]) -> dict[str, str]:

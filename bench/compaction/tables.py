@@ -11,6 +11,7 @@ from .columns import (
     BATCHES,
     COST,
     COSTS,
+    CUT_OFF,
     EQR,
     FRR,
     FRR_ALL,
@@ -34,7 +35,7 @@ WINDOWS = (64_000, 128_000, 200_000)
 MAIN = 128_000
 COMMON_FORMAT = "anthropic"
 """Every row can be walked on sessions in this format."""
-OF_SESSION = (COST, MISSES, FRR, FRR_OLD, EQR, FRR_ALL, MEAN_TOKENS, BATCHES, INVALID, OVER)
+OF_SESSION = (COST, MISSES, CUT_OFF, FRR, FRR_OLD, EQR, FRR_ALL, MEAN_TOKENS, BATCHES, INVALID, OVER)
 OF_ALL = (COST, MISSES, FRR, FRR_OLD, EQR, INVALID, OVER)
 
 
@@ -57,6 +58,10 @@ def common(found: Found) -> Found:
     return {n: r for n, r in others.items() if r.about["format"] == COMMON_FORMAT} or others
 
 
+def has_room(results: Results, window: int) -> bool:
+    return bool(with_room([window], results.about["head_tokens"]))
+
+
 def walked_windows(found: Found, rows: Sequence[Row]) -> list[int]:
     knowing = [row for row in rows if row.knows_window]
     return [w for w in WINDOWS if any(f.cells_of(r, row, w) for r in common(found).values() for row in knowing)]
@@ -67,7 +72,7 @@ def _means(found: Found, rows: Sequence[Row], window: int) -> str:
     for title, columns in (("Cost", COSTS), ("Loss", LOSSES)):
         head = ["policy", "sessions", *(c.title for c in columns)]
         parts += [f"### {title}", table(head, means(common(found), rows, window, columns))]
-    others = {n: r for n, r in undesigned(found).items() if with_room([window], r.about["head_tokens"])}
+    others = {n: r for n, r in undesigned(found).items() if has_room(r, window)}
     everywhere = [row for row in rows if all(f.cells_of(r, row, window) for r in others.values())]
     if everywhere and len(others) > len(common(found)):
         head = ["policy", "sessions", *_titles(OF_ALL)]

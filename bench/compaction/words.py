@@ -9,7 +9,10 @@ Every figure, by window and by session: [benchmark-tables.md](benchmark-tables.m
     python -m bench.compaction                                    # the sessions in examples/
     python -m bench.compaction --sessions DIR --environments DIR  # yours, and other packages in their environments
 
-Only what is not known yet is walked; figures are kept in `bench/results/compaction/`, one file a session."""
+Only what is not known yet is walked; figures are kept in `bench/results/compaction/`, one file a session, and those of
+every request in `turns/` there. To plot these: what each request cost and missed, and what was paid so far, as CSV:
+
+    python -m bench.compaction --turns pi-large --rows default,thrifty > turns.csv"""
 
 SESSIONS = """## The sessions
 
@@ -44,8 +47,8 @@ that can be walked on all, are in the full tables."""
 LUCK = """## How much of it is luck
 
 When a batch of edits falls due is chance. Here each session is walked in five windows, scaled by 0.8 to 1.25, and so is
-the price of a cached read that a policy is told: the mean, and in brackets the extremes. Means over the sessions in all
-formats. Elsewhere on these pages a figure is that of the window itself."""
+the price of a cached read that a policy is told: the mean, and in brackets the extremes. Means over the sessions in
+Anthropic's format. Elsewhere on these pages a figure is that of the window itself."""
 
 AIMED = """## What ours is meant to reach
 
@@ -54,16 +57,19 @@ the two that the aims were set for; *that fit*: those within nine tenths of the 
 alone. Why some are missed: in a window of 64,000 tokens a client whose system prompt and tools take 30,000 to 75,000 of
 it leaves no room for a digest that holds what the agent will name, whatever is kept of it; files that were changed
 outside of the recorded calls make rebuilt lines wrong that nothing in the record contradicts; and the milliseconds are
-those of batches, spread over the calls. *recalled* is an upper bound: nearly all of it is found by the reference of a
-stretch of old turns, and an agent may not know which one to ask for."""
+those of batches, spread over the calls. *highest when cut off* is the cost of a session that ends at the worst request:
+a batch is paid at once, and its gain comes later. *recalled* is an upper bound: nearly all of it is found by the
+reference of a stretch of old turns, and an agent may not know which one to ask for."""
 
 LOSES = """## Where ours loses
 
 `default` and `thrifty` beside every rule and package, on each session and in each window, wherever the requests of both
 are all valid and all fit. Ours loses where the rival is as good in cost, FRR and EQR together, and better in one. *why*
-is filled in where one of our laws ([design.md](design.md)) is the reason, or where all differences are within 0.02 of
-cost and one percent, which is the luck of the moment; where it is empty, the rival was simply better. Shares missed:
-less is better, and empty where the session has nothing to miss: then it is a comparison of cost alone."""
+is filled in where one of our laws ([design.md](design.md)) is the reason, or where it is the luck of the moment: all
+differences are within 0.02 of cost and one percent, or the rival is no longer as good on the means over five windows.
+Where it is empty, the rival was simply better. Losses on these means, which one window can hide, are listed as well:
+*and around*. Shares missed: less is better, and empty where the session has nothing to miss: then it is a comparison of
+cost alone."""
 
 LIMITS = """## What this cannot show
 
@@ -88,8 +94,10 @@ What this is, which sessions, and what it cannot show: [benchmark.md](benchmark.
 **Cost**: the first four columns are for a cached read of 0.1, 0.05 and 0.025 of plain input, and for a model without a
 cache. They place cache marks as most clients do: behind the system prompt and at the end. *best marks* is the same at
 0.1 wherever a prefix could be found again. *with misses* adds for each call that misses something one request and 1,500
-tokens to fetch it again. Calls of a summariser are billed, output at five times the input; a script answers them, the
-same for all (`bench/compaction/scripted.py`).
+tokens to fetch it again. *highest when cut off*: what was paid up to a request against
+the same without compaction, at the request where that is most, from the first batch on (a batch is paid at once, its
+gain comes later); not the mean of the sessions but the highest. Calls of a summariser are billed, output at five times
+the input; a script answers them, the same for all (`bench/compaction/scripted.py`).
 
 *mean k* is the mean request in thousand tokens; *batches* how often edits were made, *breaks* how often a request did
 not begin with the one before, *invalid* the requests that an API would refuse for their form, *over* those larger than
