@@ -12,7 +12,7 @@ import checker
 from engine import body, compactor, frozen, key_of, packlight
 from packlight.errors import StoreError
 from packlight.store import MemoryStore
-from talk import WIRES, begins_with, copied, opening, output, sent, turn
+from talk import WIRES, begins_with, copied, opening, output, request, sent, turn, turns
 
 SIZES = [20, 30, 2_500, 20, 100, 4_000, 30, 3_000, 20, 5_000, 40, 60]
 WINDOW = 26_000
@@ -105,3 +105,18 @@ def test_batch_of_another_process_meanwhile(wire):
         assert checker.check(c.request, wire) == []
     restored = packlight.restore(c.request, store, all=True, format=wire)
     assert frozen(restored) == frozen(more)
+
+
+@every_wire
+def test_what_was_held_reaches_the_store_from_a_list_that_was_written_back(wire):
+    """The caller's list has no more of it: only memory does, until the store can be written."""
+    store, given = Full(), request(wire)
+    made, store.full = compactor(wire, window_tokens=WINDOW, store=store), True
+    c = made.fit(given)
+    assert c.report.new_edits and isinstance(c.report.error, StoreError)
+    store.full, written = False, [*c.messages, *turns(wire, 1, start=100)]
+    again = made.fit({**given, key_of(wire): written})
+    assert not again.report.new_edits and begins_with(again.messages, c.messages)
+    assert packlight.recall(store, "src/file_3.py")[0].text == output(3)
+    whole = packlight.restore(again.request, store, all=True, format=wire)
+    assert frozen(whole) == frozen({**given, key_of(wire): [*given[key_of(wire)], *turns(wire, 1, start=100)]})

@@ -102,9 +102,8 @@ class Compactor:
             def count(value: Json) -> int:
                 return count_value(value, counter, image_rule=rule)
 
-            known = self._counts.setdefault(
-                (counter.name, rule), Counting(counter, count, Reader(self._records.journal, count))
-            )
+            reader = Reader(self._records.journal, count, lambda: self._records.spare)
+            known = self._counts.setdefault((counter.name, rule), Counting(counter, count, reader))
         return known
 
     # --- public ---------------------------------------------------------------------------------------------------

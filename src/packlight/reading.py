@@ -159,8 +159,12 @@ def _counted(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
 class Reader:
     """Reads requests for one owner and one counter. Safe to share between threads."""
 
-    def __init__(self, journal: Journal, count: Callable[[Json], int]) -> None:
+    def __init__(
+        self, journal: Journal, count: Callable[[Json], int], spare: Callable[[], Journal | None] = lambda: None
+    ) -> None:
+        """`spare` gives the journal of what the store could not take."""
         self._journal = journal
+        self._spare = spare
         self._count = count
         self._known: WeakValueDictionary[tuple[str, bytes], Message] = WeakValueDictionary()
         self._seen: OrderedDict[tuple[str, int], Seen] = OrderedDict()
@@ -248,12 +252,14 @@ class Reader:
         seen.looked_up = len(seen)
 
     def _find_written_back(self, seen: Seen, after: int) -> None:
-        found = self._journal.written_back(seen.chain[after + 1 :] if after else seen.chain)
-        if found is None:
+        new = seen.chain[after + 1 :] if after else seen.chain
+        journals = (j for j in (self._journal, self._spare()) if j is not None)
+        journal, found = next(((j, found) for j in journals if (found := j.written_back(new))), (None, None))
+        if journal is None or found is None:
             return
         batch, at = found
         at += after + 1 if after else 0
-        items = self._journal.source(batch, seen.items, seen.format)
+        items = journal.source(batch, seen.items, seen.format)
         source = Seen(seen.format, seen.chain[0])
         source.append(items, [self.message(seen.format, raw) for raw in items])
         seen.given, seen.source = batch, source

@@ -19,7 +19,7 @@ class Records:
 
     def __init__(self, store: Store, owner: str) -> None:
         self.journal = Journal(store, owner)
-        self._spare: Journal | None = None
+        self.spare: Journal | None = None
         """Batches that the store did not take."""
         self._saved: set[str] = set()
         """Those of them that are in the store by now."""
@@ -27,11 +27,11 @@ class Records:
     @property
     def held(self) -> Store | None:
         """What was taken out while the store could not be written; None where that never happened."""
-        return self._spare.store if self._spare is not None else None
+        return self.spare.store if self.spare is not None else None
 
     def head(self, source: Seen, *, fresh: bool = False) -> Batch | None:
         """The batch that holds: the store's, or a later one that could only be held in memory."""
-        spare = self._spare.head(source.chain) if self._spare is not None and not fresh else None
+        spare = self.spare.head(source.chain) if self.spare is not None and not fresh else None
         return spare if spare is not None and spare.id not in self._saved else source.batch
 
     def add(self, work: Work, view: View, own: Sequence[Edit], documents: Sequence[Document]) -> tuple[Batch, bool]:
@@ -56,9 +56,9 @@ class Records:
         leave_alone: bool = False,
     ) -> Batch:
         """The same in memory, where the store took nothing."""
-        self._spare = self._spare or Journal(MemoryStore(), self.journal.owner)
-        parent = self._spare.head(work.source.chain)
-        batch, _ = self._commit(self._spare, work, view, own, documents, parent, upto=upto, leave_alone=leave_alone)
+        self.spare = self.spare or Journal(MemoryStore(), self.journal.owner)
+        parent = self.spare.head(work.source.chain)
+        batch, _ = self._commit(self.spare, work, view, own, documents, parent, upto=upto, leave_alone=leave_alone)
         work.batch = batch
         return batch
 
