@@ -340,7 +340,7 @@ def test_every_request_is_exported_with_its_cost_so_far(tmp_path):
     own = {"key": "", "by_turn": by_turn(read=[0, 40], write=[100, 20], batch=[0, 1], names_missed=[0, 3])}
     results.cells = {"thrifty|128000|1|None": own, "default|128000|1|0.1": own, "thrifty|64000|1|0.1": own}
     assert list(export.lines(results, wanted, [128_000])) == []
-    results.cells["identity|128000|1|0.1"] = none
+    results.cells |= {"identity|128000|1|0.1": none, "thrifty|128000|1|0.1": {"key": "of before"}}
     lines_ = [dict(zip(export.HEAD, line, strict=True)) for line in export.lines(results, wanted, [128_000])]
     assert [(of["policy"], of["window_tokens"], of["request"]) for of in lines_] == [
         *(("thrifty", 128_000, 0), ("thrifty", 128_000, 1), ("identity", "", 0), ("identity", "", 1))

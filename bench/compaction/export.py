@@ -21,7 +21,7 @@ def lines(results: Results, rows: Sequence[Row], windows: Sequence[int]) -> Iter
     """Every walk of these rows on a session as `HEAD` says, a line for each request; costs in tokens of plain input.
 
     No window is told of a row that does the same in every one. Without a walk of `identity`, which costs are compared
-    with, there is nothing.
+    with, there is nothing; nor of walks from before these figures were kept.
     """
     by_name = {row.name: row for row in rows}
     if results.uncompacted is None:
@@ -30,7 +30,7 @@ def lines(results: Results, rows: Sequence[Row], windows: Sequence[int]) -> Iter
     for walk, cell in results.cells.items():
         row_name, window, shift, ratio = walk.rsplit("|", 3)
         row = by_name.get(row_name)
-        if row is None or (row.knows_window and int(window) not in windows):
+        if row is None or "by_turn" not in cell or (row.knows_window and int(window) not in windows):
             continue
         told = None if ratio == "None" else float(ratio)
         of_walk = [results.about["name"], row_name, int(window) if row.knows_window else "", shift, told]
