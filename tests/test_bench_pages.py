@@ -244,6 +244,8 @@ def test_what_is_paid_when_a_session_is_cut_off_is_that_of_the_worst_session(tmp
         made.cells["identity|128000|1|0.1"] = paying(50, 50)
     assert CUT_OFF.by_session(found, ROWS["default"], 128_000) == {"r/a": 1.2, "r/b": 1.1}
     assert CUT_OFF.of_all(found, ROWS["default"], 128_000) == 1.2
+    found["r/b"].cells["default|128000|1|0.1"] = cell(65)  # walked before the figures of requests were kept
+    assert CUT_OFF.of_all(found, ROWS["default"], 128_000) is None
 
 
 def test_aim_for_sessions_that_fit_leaves_out_the_others(tmp_path):

@@ -34,9 +34,10 @@ class Column:
 
     def of_all(self, found: Found, row: Row, window: int) -> float | None:
         values = self.by_session(found, row, window).values()
-        if not values:
-            return None
-        return max(values) if self.over == "highest" else sum(values) / len(values)
+        if self.over == "highest":  # of some of the sessions it would say too little
+            walked = sum(bool(f.cells_of(results, row, window)) for results in found.values())
+            return max(values, default=None) if len(values) == walked else None
+        return sum(values) / len(values) if values else None
 
     def by_session(self, found: Found, row: Row, window: int) -> dict[str, float]:
         values = {name: self.on(results, row, window) for name, results in found.items()}
