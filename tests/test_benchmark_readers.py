@@ -60,6 +60,21 @@ def test_atif_metrics_at_the_last_step_of_a_response() -> None:
     assert len(session.segments[0].messages[1]["tool_calls"]) == 2
 
 
+def test_atif_of_claude_code_without_what_no_model_saw() -> None:
+    """Harbor writes the agent's own record behind a result."""
+    shown = "1\u2192[stdout]\n     2\u2192[metadata] {}"
+    told = [
+        (f'{shown}\n\n[metadata] {{"type": "text", "file": {{"content": "[stdout]"}}}}', shown),
+        ("no session\n\n[stdout]\nno session", "no session"),
+        ('a\nb\n\n[stdout]\na\n\n[stderr]\nb\n\n[metadata] {"interrupted": false}', "a\nb"),
+        ("see:\n\n[stdout]\nof the other program", "see:\n\n[stdout]\nof the other program"),
+    ]
+    steps = [agent("", "c", results=[{"source_call_id": "c", "content": text}]) for text, _ in told]
+    for name, seen in (("claude-code", [sent for _, sent in told]), ("other", [text for text, _ in told])):
+        session = one(lines(atif(USER, *steps, agent={"name": name})))
+        assert [m["content"] for m in session.segments[0].messages if m["role"] == "tool"] == seen
+
+
 def test_atif_compaction_and_copied_steps() -> None:
     handoff = {"source": "system", "message": "Performed context summarization and handoff to continue task."}
     marked = {"source": "system", "message": "-", "extra": {"context_management": {"boundary": "replace"}}}

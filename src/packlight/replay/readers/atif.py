@@ -44,7 +44,9 @@ def _session(record: Record, name: str, notes: Notes) -> Session:
     agent = mapping(record.get("agent"))
     model = first_text(agent.get("model_name"))
     steps = mappings(record.get("steps"))
-    segments = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps)).read(steps)
+    reader = _Reader(notes, model, metrics_end_a_response=_has_metrics_at_ends(steps))
+    reader.adds_its_record = agent.get("name") == "claude-code"
+    segments = reader.read(steps)
     notes.add("further part of the session in another file", bool(record.get("continued_trajectory_ref")))
     if record.get("final_metrics") and not any(t.usage for s in segments for t in s.turns):
         notes.add("usage that stands in the file as a total only")
@@ -59,6 +61,7 @@ class _Reader(Windows[ChatLog]):
         super().__init__(ChatLog, notes)
         self._model = model
         self._metrics_end_a_response = metrics_end_a_response
+        self.adds_its_record = False
         self._last: tuple[Round, Json] | None = None
         """The response being read, and its metrics; None when the next step begins a new one."""
 
@@ -123,6 +126,8 @@ class _Reader(Windows[ChatLog]):
 
     def _result(self, result: Record, calls: list[Call], place: int) -> None:
         content = _content(result.get("content"), self.notes)
+        if self.adds_its_record and isinstance(content, str):
+            content = _as_sent(content)
         if not calls:
             self.window.say("user", content)
             return
@@ -165,6 +170,19 @@ def _usage(metrics: Json) -> Any:
         cached=told.get("cached_tokens"),
         written=mapping(told.get("extra")).get("cache_creation_input_tokens"),
     )
+
+
+def _as_sent(text: str) -> str:
+    """Without what Harbor writes behind a result of Claude Code: the agent's own record of it, which no model saw.
+
+    Seen in trajectories of ATIF 1.4: the output once more, then everything as JSON.
+    """
+    before, mark, record = text.rpartition("\n\n[metadata] {")
+    text = before if mark and record.rstrip().endswith("}") else text
+    for mark in ("\n\n[stderr]\n", "\n\n[stdout]\n"):
+        before, _, again = text.rpartition(mark)
+        text = before if again.strip() and again.strip() in before else text
+    return text
 
 
 def _content(message: Json, notes: Notes) -> str | list[Json]:
