@@ -131,13 +131,6 @@ def test_thrifty_rent_against_purchase():
     assert thrifty(size(carried_tokens=int(purchase / 0.1) + 1, cache_read_ratio=0.025, **PAID_LONG)) is None
 
 
-def test_what_stays_in_the_cache_is_not_bought_again():
-    """System and tools are read from the cache after a batch, too."""
-    purchase = 10_000 * (1.25 - 0.1)
-    assert thrifty(size(carried_tokens=int(purchase / 0.1) - 1, fixed_tokens=20_000, **PAID_LONG)) is None
-    assert "has cost more" in thrifty(size(carried_tokens=int(purchase / 0.1) + 1, fixed_tokens=20_000, **PAID_LONG))
-
-
 def test_a_batch_for_the_rent_waits_until_it_is_cheap_beside_what_was_paid():
     paid = (30_000 * 1.25 - MOST_PAID_RATIO * 50_000 * 0.1) / (MOST_PAID_RATIO - 1)
     rented = {"carried_tokens": 10**7}

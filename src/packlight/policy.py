@@ -103,8 +103,8 @@ def thrifty(size: Size) -> str | None:
     """Over budget; or the cache is cold and enough would be freed; or rent exceeds purchase.
 
     Rent is what was paid for carrying the removable part since the last batch, purchase the price of writing what
-    stays into the cache again. And a session that ends right after it must not have cost much more than without
-    any batch.
+    stays into the cache again, system and tools included: they stay cached, but a batch costs more than money. And a
+    session that ends right after it must not have cost much more than without any batch.
     """
     if reason := over_budget(size):
         return reason
@@ -113,10 +113,10 @@ def thrifty(size: Size) -> str | None:
         return None
     if size.cold:
         return f"the cache is cold and about {removable:,} tokens can go"
-    batch = size.price_of(size.base_tokens, size.fixed_tokens)
     rent = size.carried_tokens * size.cache_read_ratio
-    if rent < batch - size.base_tokens * size.cache_read_ratio:
+    if rent < size.base_tokens * (size.cache_write_ratio - size.cache_read_ratio):
         return None
+    batch = size.price_of(size.base_tokens, size.fixed_tokens)
     if size.paid_tokens + batch > MOST_PAID_RATIO * (size.unedited_paid_tokens + size.tokens * size.cache_read_ratio):
         return None
     return f"carrying {removable:,} removable tokens has cost more than taking them out"
