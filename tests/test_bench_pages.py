@@ -116,6 +116,13 @@ def results(tmp_path: Path, name: str = "repo/made", tokens: int = 190_000, **of
     return made
 
 
+def test_page_says_what_no_policy_goes_below(tmp_path):
+    """Every token written once, system and tools read by each of the six later calls."""
+    found = {"repo/made": results(tmp_path, identity=cell(500_000))}
+    least = (190_000 * 1.25 + 1_000 * 0.1 * 6) / 500_000
+    assert f"costs {least:.2f} of" in page.page(found, [ROWS["identity"]], {})
+
+
 def losses(made: plan.Results, read: loses.Reading = Column.on) -> tuple[loses.Loss, ...]:
     shown = [ROWS[n] for n in ("identity", "default", "thrifty", RIVAL)]
     return loses.compared({made.about["name"]: made}, shown, (128_000,), read).losses

@@ -80,6 +80,15 @@ class Baseline:
         base = price(self._cell, read_ratio, marks)
         return mean_of(price(c, read_ratio, marks, misses=misses) / base for c in cells)
 
+    def least(self, about: dict[str, Any], read_ratio: float) -> float | None:
+        """What no policy that edits only what was sent can go below: all of it written once, the head read by each
+        call."""
+        if self._cell is None:
+            return None
+        read, write = prices(read_ratio)
+        cost = about["tokens"] * write + about["head_tokens"] * read * (about["turns"] - 1)
+        return cost / price(self._cell, read_ratio, "trailing")
+
     def highest(self, cells: Cells, read_ratio: float | None) -> Value | None:
         """Of all requests that a session can end at, the one with the highest ratio."""
         base = (self._cell or {}).get("by_turn")

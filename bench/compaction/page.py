@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from . import aims, loses
+from . import figures as f
 from .columns import COST, EQR, FRR, INVALID, MISSES, MS, OVER, RULES, WORDS, Column, Found, means, name_of, table
 from .rows import Row
 from .tables import MAIN, common, has_room, walked_windows
@@ -26,13 +27,18 @@ def page(found: Found, rows: Sequence[Row], missing: Mapping[str, str]) -> str:
     if spread := list(_spread(found, shown, windows)):
         head = ["policy", "window", "sessions", "cost", "FRR", "EQR"]
         parts += [LUCK, table(head, spread)]
-    parts += [AIMED, table(aims.HEAD, aims.lines(found, rows), left=3)]
+    parts += [_aimed(found), table(aims.HEAD, aims.lines(found, rows), left=3)]
     if missed := aims.missed(found, rows):
         parts += ["What is meant to hold on each session is missed on these:", "\n".join(missed)]
     parts += [LOSES, _losses(found, rows, windows), LIMITS]
     if missing:
         parts += ["## Not run", "\n".join(f"- {name}: {reason}" for name, reason in missing.items())]
     return "\n\n".join(parts) + "\n"
+
+
+def _aimed(found: Found) -> str:
+    least = [f.Baseline(results).least(results.about, 0.1) or 0.0 for results in found.values()]
+    return AIMED.format(least=sum(least) / max(1, len(least)), most=max(least, default=0.0))
 
 
 def _sessions(found: Found) -> str:

@@ -54,12 +54,18 @@ AIMED = """## What ours is meant to reach
 
 Set before the figures were known, for fewer sessions than there are now. *all*: every session, in every format; *pi*:
 the two that the aims were set for; *that fit*: those within nine tenths of the window, which `default` should leave
-alone. Why some are missed: in a window of 64,000 tokens a client whose system prompt and tools take 30,000 to 75,000 of
-it leaves no room for a digest that holds what the agent will name, whatever is kept of it; files that were changed
-outside of the recorded calls make rebuilt lines wrong that nothing in the record contradicts; and the milliseconds are
-those of batches, spread over the calls. *highest when cut off* is the cost of a session that ends at the worst request:
-a batch is paid at once, and its gain comes later. *recalled* is an upper bound: nearly all of it is found by the
-reference of a stretch of old turns, and an agent may not know which one to ask for."""
+alone.
+
+Why some are missed: to write every token once and to read system prompt and tools at each call costs {least:.2f} of
+doing nothing already (mean; up to {most:.2f} where tools are large or calls few), and `thrifty` makes no batch for its
+rent that would have cost a session a tenth if it ended there. In a window of 64,000 tokens a client whose system prompt
+and tools take 30,000 to 75,000 of it leaves no room for a digest that holds what the agent will name, whatever is kept
+of it. Files that were changed outside of the recorded calls make rebuilt lines wrong that nothing in the record
+contradicts. A session that ends right after its one batch has paid for it and gained nothing.
+
+*highest when cut off* is the cost of a session that ends at the worst request: a batch is paid at once, and its gain
+comes later. *recalled* is an upper bound: nearly all of it is found by the reference of a stretch of old turns, and an
+agent may not know which one to ask for."""
 
 LOSES = """## Where ours loses
 
