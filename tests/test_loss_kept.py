@@ -270,6 +270,14 @@ def test_what_a_command_sets_anew_is_no_error_of_a_copy(command: str) -> None:
     assert truth(call("Bash", "done", command=command), changed).result.compared == 0
 
 
+def test_a_relative_path_that_ends_like_another_may_be_another_file() -> None:
+    """What is read there says nothing of a copy; what is written there might be it."""
+    assert truth(call("Read", "all new", path="a.py")).result.compared == 0
+    assert truth(call("Read", "all new", path="/repo/src/a.py")).result.compared == 4
+    written = truth(call("Write", path="a.py", content="all new"), call("Read", "all new", path="src/a.py"))
+    assert written.result.compared == 0
+
+
 def test_policy_without_copies() -> None:
     assert measured(CopyTruth, session_of(TALK), identity()).result is None
 

@@ -19,6 +19,7 @@ from ...summary.effect import Effect
 from ...summary.files import FileEvent, file_events
 from ...summary.follow import normal, shown_lines
 from ...summary.frame import BEGIN, END, TITLES
+from ...summary.shell import is_absolute
 from ...view import View
 from ..walk import Call
 from .calls import LEAST_LINE_CHARS
@@ -114,7 +115,7 @@ class CopyTruth:
         path = next((p for p in self._waiting if _same(p, normal(event.path))), None)
         if path is None:
             return
-        if event.action == "read" and event.ok and not event.hint:
+        if event.action == "read" and event.ok and not event.hint and _surely_same(path, normal(event.path)):
             self._compare(view, event, path, turn)
         elif event.action == "edit" and not event.hint and not event.effects:
             self._waiting[path] = [CopyLine(0, x.text) for x in self._waiting[path] if not _touches(event.old, x.text)]
@@ -176,5 +177,10 @@ def _touches(old: str, line: str) -> bool:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two spellings name one file: equal, or one the end of the other."""
+    """Whether two spellings may name one file: equal, or one the end of the other."""
     return one == other or one.endswith("/" + other) or other.endswith("/" + one)
+
+
+def _surely_same(one: str, other: str) -> bool:
+    """Of two relative ones only when they are equal: nobody knows the folders that they begin in."""
+    return one == other or is_absolute(one) != is_absolute(other)
